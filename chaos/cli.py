@@ -1,0 +1,161 @@
+"""Commands of this package: `run`, `check`, `heal`, `doctor`. Heavy imports happen inside them."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chaos.codes import ExitCode
+from chaos.errors import ChaosError, UsageError
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+Command = Callable[[argparse.Namespace], int]
+_EXIT_CODES = (
+    "exit codes: 0 passed, 1 failed, 2 usage, 3 halted by a guard, 4 invalid or unknown, "
+    "5 something was left behind, 130 interrupted (after healing)"
+)
+
+
+def add_commands(subparsers: Commands) -> None:
+    """Mount this package's commands on the top command."""
+    _add_run(subparsers)
+    _add_check(subparsers)
+    _add_heal(subparsers)
+    _add_doctor(subparsers)
+
+
+def _guarded(command: Command) -> Command:
+    """Turn our own errors into one message on stderr and an exit code."""
+
+    @functools.wraps(command)
+    def run(args: argparse.Namespace) -> int:
+        try:
+            return command(args)
+        except UsageError as error:
+            print(f"severance {args.command}: {error}", file=sys.stderr)
+            return ExitCode.USAGE
+        except ChaosError as error:
+            print(f"severance {args.command}: {error}", file=sys.stderr)
+            return ExitCode.INVALID
+
+    return run
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed: give a whole number, 0 or larger")
+    return int(text)
+
+
+def _add_run(subparsers: Commands) -> None:
+    parser = subparsers.add_parser(
+        "run",
+        help="run a scenario: start, load, break, heal, judge",
+        description="Run one scenario on this machine and judge it.",
+        epilog=_EXIT_CODES,
+    )
+    parser.add_argument("scenario", type=Path, help="a scenario file (YAML)")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="run directory, new or empty"
+    )
+    parser.add_argument("--seed", type=_seed, help="instead of the scenario's")
+    parser.add_argument(
+        "--regression",
+        metavar="NAME",
+        help="put a known bug back into the workers, to see that it is caught (chaos/regressions)",
+    )
+    parser.set_defaults(run=_guarded(_run))
+
+
+def _run(args: argparse.Namespace) -> int:
+    from chaos.runner import run_scenario
+    from chaos.scenario import load_scenario
+
+    scenario = load_scenario(args.scenario, seed=args.seed)
+    return run_scenario(scenario, args.out, args.regression)
+
+
+def _add_check(subparsers: Commands) -> None:
+    parser = subparsers.add_parser(
+        "check",
+        help="judge a run directory again",
+        description=(
+            "Judge a run directory again: rewrites verdict.json, aborts.jsonl, junit.xml, report.html."
+        ),
+        epilog=_EXIT_CODES,
+    )
+    parser.add_argument("run_dir", type=Path, metavar="RUN", help="directory that a run wrote")
+    parser.set_defaults(run=_guarded(_check))
+
+
+def _check(args: argparse.Namespace) -> int:
+    from chaos.judging import judge
+    from chaos.progress import Progress
+
+    if not (args.run_dir / "run.json").is_file():
+        raise UsageError(f"{args.run_dir} is no run directory: it has no run.json")
+    return judge(args.run_dir, Progress())
+
+
+def _add_heal(subparsers: Commands) -> None:
+    parser = subparsers.add_parser(
+        "heal",
+        help="clean up after a run that crashed",
+        description=(
+            "End what a crashed run left (processes by pid and start time, never by name) and mark its "
+            "faults healed. Without RUN: every crashed run of this user. Exit code 0: clean, 5: "
+            "something is left."
+        ),
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("run_dir", type=Path, nargs="?", metavar="RUN", help="one run directory")
+    which.add_argument("--all", action="store_true", help="every crashed run (the default)")
+    parser.set_defaults(run=_guarded(_heal))
+
+
+def _heal(args: argparse.Namespace) -> int:
+    from chaos.recover import crashed_runs, recover
+    from chaos.registry import unregister
+
+    if args.run_dir is not None:
+        targets = [args.run_dir]
+    else:
+        runs = crashed_runs()
+        for run in runs:
+            if not Path(run.directory).is_dir():
+                unregister(run.run_id)
+        targets = [Path(run.directory) for run in runs if Path(run.directory).is_dir()]
+    if not targets:
+        print("no crashed run is known; nothing to heal")
+    recoveries = [recover(directory) for directory in targets]
+    for recovery in recoveries:
+        print(f"{recovery.directory}:")
+        for line in recovery.done or ("nothing was left to do",):
+            print(f"  {line}")
+        for line in recovery.left:
+            print(f"  STILL THERE: {line}")
+    return ExitCode.RESIDUE if any(recovery.left for recovery in recoveries) else ExitCode.PASSED
+
+
+def _add_doctor(subparsers: Commands) -> None:
+    parser = subparsers.add_parser(
+        "doctor",
+        help="check that this machine has what a run needs",
+        description="Check toxiproxy, router, torch, ports, threads and limits. Exit code 0 or 1.",
+    )
+    parser.add_argument("--fix", action="store_true", help="build toxiproxy if it is missing")
+    parser.set_defaults(run=_guarded(_doctor))
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from chaos.doctor import examine, missing, print_findings
+
+    findings = examine(fix=args.fix)
+    print_findings(findings)
+    return 1 if missing(findings) else ExitCode.PASSED

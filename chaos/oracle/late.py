@@ -1,0 +1,69 @@
+"""`late`: no request ends later than its bound."""
+
+from __future__ import annotations
+
+from chaos.oracle.evidence import RunEvidence, Source
+from chaos.oracle.fault_window import FaultWindow
+from chaos.oracle.findings import Findings, check
+from chaos.oracle.requests import Request
+from loadtest.history import End, Outcome
+
+_TIMER_SLACK_S = 1.0
+_SURELY_JOINED_NS = 1_000_000_000
+"""A request sent that long before a cut has been joined by both halves: the dead verdict hits it."""
+
+
+@check(
+    "late",
+    "no request ends after its bound",
+    Source.RUN,
+    Source.SCENARIO,
+    Source.HISTORY,
+    Source.FAULTS,
+)
+def check_late(evidence: RunEvidence, findings: Findings) -> None:
+    """Three bounds: the client's timeout for all; for those that a fault ended, the engine's deadlines;
+    and for those that a dead peer must have ended, the time in which peers notice death."""
+    plan = evidence.plan
+    findings.expected = (
+        f"every request ends within {plan.load.request_timeout_s:g} s; one that a fault ended within "
+        f"{plan.server_abort_s:g} s of meeting it, or {plan.dead_peer_abort_s:g} s of its peer's death"
+    )
+    findings.noun = "requests"
+    slowest = 0.0
+    for request in evidence.requests:
+        end = request.end
+        if end is None or end.outcome is Outcome.NOT_SENT:
+            continue
+        findings.saw()
+        age_s = (end.end_ns - request.sent.sent_ns) / 1e9
+        slowest = max(slowest, age_s)
+        if age_s > plan.load.request_timeout_s + _TIMER_SLACK_S:
+            findings.fail(f"{end.outcome} after {age_s:.1f} s", rid=request.rid)
+        elif request.server_failed:
+            _after_fault(evidence, request, end, findings)
+    findings.note = f"the slowest took {slowest:.1f} s"
+
+
+def _after_fault(evidence: RunEvidence, request: Request, end: End, findings: Findings) -> None:
+    """The first fault that a request met is the one that had to end it."""
+    plan = evidence.plan
+    met = [fault for fault in evidence.faults if fault.overlaps(request.sent.sent_ns, end.end_ns)]
+    if not met:
+        return
+    first = min(met, key=lambda fault: fault.begin_ns or 0)
+    bound_s = plan.server_abort_s
+    if _must_notice(evidence, request, first):
+        bound_s = plan.dead_peer_abort_s
+    took_s = (end.end_ns - max(request.sent.sent_ns, first.begin_ns or 0)) / 1e9
+    if took_s > bound_s:
+        findings.fail(
+            f"{end.outcome} {took_s:.1f} s after it met {first.label}, bound {bound_s:g} s",
+            rid=request.rid,
+        )
+
+
+def _must_notice(evidence: RunEvidence, request: Request, fault: FaultWindow) -> bool:
+    if not fault.cuts_control(evidence.plan.deployment.worker.peer_dead_after_s + 1.0):
+        return False
+    return request.sent.sent_ns <= (fault.begin_ns or 0) - _SURELY_JOINED_NS

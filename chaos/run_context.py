@@ -1,0 +1,125 @@
+"""What every phase of a run shares."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from chaos import proc
+from chaos.errors import OutNotEmpty
+from chaos.fault_step import ActiveFaults
+from chaos.freshness import Freshness
+from chaos.interrupt import Brake
+from chaos.journal import Journal
+from chaos.load import LoadDriver
+from chaos.local import LocalDeployment
+from chaos.proc import Identity
+from chaos.process import Launcher
+from chaos.progress import Progress
+from chaos.records import EventKind, ProcessRecord, RunInfo
+from chaos.registry import ActiveRun, register, unregister
+from chaos.residue import RUNNER
+from chaos.run_info import describe_run, new_run_id
+from chaos.scenario import Scenario, dump_scenario
+
+
+class RunContext:
+    """The run directory and its writers, the deployment, the brake. Made before anything starts."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        directory: Path,
+        regression: str | None,
+        toxiproxy: Path,
+        progress: Progress,
+    ) -> None:
+        self.scenario = scenario
+        self.directory = directory
+        self.progress = progress
+        self.brake = Brake()
+        self.run_id = new_run_id(scenario)
+        self.info: RunInfo = describe_run(self.run_id, scenario, regression, toxiproxy)
+        self.journal = Journal(directory, self.run_id)
+        self.launcher = Launcher(self.journal)
+        self.deployment = LocalDeployment(
+            scenario.deployment,
+            self.launcher,
+            toxiproxy,
+            directory / "spans.sqlite",
+            self.brake,
+            regression,
+        )
+        self.load = LoadDriver(
+            self.launcher, self.brake, directory, self.run_id, scenario.seed, scenario.load
+        )
+        self.active = ActiveFaults()
+        self.freshness = Freshness()
+
+    def open(self) -> None:
+        """Write what is known before the first process, and register the run for `severance heal`."""
+        (self.directory / "logs").mkdir()
+        dump_scenario(self.scenario, self.directory / "scenario.resolved.yaml")
+        self.journal.run_info(self.info)
+        self.journal.process(self._runner_record(ended=False))
+        try:
+            register(
+                ActiveRun(
+                    run_id=self.run_id,
+                    directory=str(self.directory.resolve()),
+                    runner=_own_identity(),
+                )
+            )
+        except OSError as error:
+            self.progress.say(f"cannot note this run for `severance heal --all`: {error}")
+
+    def close(self, residue: list[str]) -> None:
+        """The run has ended, well or not."""
+        self.note(
+            residue=tuple(residue),
+            duration_s=self.progress.elapsed_s,
+        )
+        self.journal.process(self._runner_record(ended=True))
+        if not residue:
+            unregister(self.run_id)
+
+    def phase(self, name: str, detail: str = "") -> None:
+        self.journal.event(EventKind.PHASE, name, detail=detail)
+
+    def note(self, **changes: object) -> None:
+        """Change fields of `run.json`."""
+        self.info = msgspec.structs.replace(self.info, **changes)
+        self.journal.run_info(self.info)
+
+    def _runner_record(self, ended: bool) -> ProcessRecord:
+        own = _own_identity()
+        return ProcessRecord(
+            name=RUNNER,
+            pid=own.pid,
+            started_ticks=own.started_ticks,
+            argv=self.info.argv,
+            ports=(),
+            ended=ended,
+        )
+
+
+def prepare_out(directory: Path) -> None:
+    """Create it. Raises `OutNotEmpty` if it holds anything: runs never mix."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise OutNotEmpty(
+            f"--out {directory} is not empty; name a new directory, e.g. {_fresh(directory)}"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+
+
+def _fresh(directory: Path) -> str:
+    return f"{directory}-{time.strftime('%H%M%S')}"
+
+
+def _own_identity() -> Identity:
+    stat = proc.read_stat(os.getpid())
+    assert stat is not None, "this process has no /proc entry"
+    return Identity(pid=stat.pid, started_ticks=stat.started_ticks)

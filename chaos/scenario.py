@@ -1,0 +1,114 @@
+"""Reads, checks and writes scenario files (`chaos.spec`). Every error names the field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from chaos.errors import ScenarioError
+from chaos.field_errors import explain
+from chaos.links import matches, pair_names
+from chaos.spec import DeploymentSpec, ProcessFaultSpec, Scenario, Step
+
+__all__ = ["Scenario", "dump_scenario", "load_scenario", "worker_names"]
+
+
+def load_scenario(path: Path, seed: int | None = None) -> Scenario:
+    """Read and check one file; ``seed`` replaces the file's. Raises `ScenarioError`."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScenarioError("", f"cannot read {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ScenarioError("", f"{path} is not YAML: {error}") from error
+    if not isinstance(document, dict):
+        raise ScenarioError(
+            "", f"{path} holds no scenario; it must be a mapping that begins with name:"
+        )
+    if seed is not None:
+        document["seed"] = seed
+    try:
+        scenario = msgspec.convert(document, Scenario)
+    except msgspec.ValidationError as error:
+        raise explain(str(error), document) from error
+    _check(scenario)
+    return scenario
+
+
+def dump_scenario(scenario: Scenario, path: Path) -> None:
+    """Write every field, defaults too, so that the run says what it really ran."""
+    plain = msgspec.to_builtins(scenario, str_keys=True)
+    path.write_text(yaml.safe_dump(plain, sort_keys=False, width=100), encoding="utf-8")
+
+
+def worker_names(deployment: DeploymentSpec) -> tuple[list[str], list[str]]:
+    """Names of the prefill and of the decode workers."""
+    return (
+        [f"p{i}" for i in range(deployment.prefill)],
+        [f"d{i}" for i in range(deployment.decode)],
+    )
+
+
+def _check(scenario: Scenario) -> None:
+    """Rules that need more than one field."""
+    load, worker = scenario.load, scenario.deployment.worker
+    if load.prompts.isl_min > load.prompts.isl_max:
+        raise ScenarioError("load.prompts.isl_min", "is larger than load.prompts.isl_max")
+    if not load.prompts.isl_min <= load.prompts.isl_mean <= load.prompts.isl_max:
+        raise ScenarioError("load.prompts.isl_mean", "must lie between isl_min and isl_max")
+    if load.osl.min > load.osl.max:
+        raise ScenarioError("load.osl.min", "is larger than load.osl.max")
+    longest = load.prompts.isl_max + load.osl.max
+    if longest > worker.max_total_tokens:
+        raise ScenarioError(
+            "deployment.worker.max_total_tokens",
+            f"is {worker.max_total_tokens}, but a request may need {longest} (isl_max + osl.max)",
+        )
+    for index, mix in enumerate(load.aborts.mix):
+        if (mix.after_ms is None) == (mix.after_tokens is None):
+            raise ScenarioError(
+                f"load.aborts.mix[{index}]", "needs exactly one of after_ms and after_tokens"
+            )
+        if mix.kind == "deadline" and mix.after_ms is None:
+            raise ScenarioError(f"load.aborts.mix[{index}].after_ms", "is required for a deadline")
+    for index, step in enumerate(scenario.method):
+        _check_step(scenario, index, step)
+
+
+def _check_step(scenario: Scenario, index: int, step: Step) -> None:
+    fault, where = step.fault, f"method[{index}]"
+    ends_s = step.at_s + fault.hold_s
+    if ends_s > scenario.load.duration_s:
+        raise ScenarioError(
+            f"{where}.at_s",
+            f"the fault ends at {ends_s:g} s, after the load "
+            f"(load.duration_s is {scenario.load.duration_s:g})",
+        )
+    if index:
+        before = scenario.method[index - 1]
+        free_s = before.at_s + before.fault.hold_s
+        if step.at_s < free_s:
+            raise ScenarioError(
+                f"{where}.at_s",
+                f"begins before method[{index - 1}] ends ({free_s:g} s); "
+                "these two faults cannot be on together",
+            )
+    prefill, decode = worker_names(scenario.deployment)
+    if isinstance(fault, ProcessFaultSpec):
+        if fault.worker not in prefill + decode:
+            known = ", ".join(prefill + decode)
+            raise ScenarioError(
+                f"{where}.fault.worker",
+                f"this deployment has no worker {fault.worker}, use one of {known}",
+            )
+        return
+    names = pair_names(prefill, decode)
+    for position, pattern in enumerate(fault.links):
+        if not any(matches(pattern, name) for name in names):
+            known = ", ".join(map(str, names))
+            raise ScenarioError(
+                f"{where}.fault.links[{position}]",
+                f"{pattern} matches no link of this deployment, use one of {known}",
+            )

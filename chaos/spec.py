@@ -1,0 +1,215 @@
+"""Structs of a scenario file: what to start, how to load it, what to break, what to expect.
+
+Every field has a default except ``name``, so a file says only what matters. Times are seconds,
+lengths are tokens. A file holds names and patterns (``kv:*``, ``d0``), never an address or a pid.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from chaos.codes import CutMode, ProcessMode
+
+SCHEMA = "severance.scenario/1"
+
+Positive = Annotated[float, Meta(gt=0)]
+NonNegative = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Count = Annotated[int, Meta(ge=1)]
+Natural = Annotated[int, Meta(ge=0)]
+LinkPattern = Annotated[
+    str, Meta(pattern=r"^(bootstrap|control|kv|\*):(\*|(p\d+|p?\*)-(d\d+|d?\*))$")
+]
+WorkerName = Annotated[str, Meta(pattern=r"^[pd]\d+$")]
+
+
+class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every section: a misspelt field is an error, not a fault that does nothing."""
+
+
+class WorkerSpec(Part, frozen=True, kw_only=True):
+    """Flags of every worker (`severance serve`). ``nice``: below the load driver's priority."""
+
+    model_path: str = "tiny"
+    chunked_prefill_size: Count = 256
+    page_size: Count = 16
+    max_total_tokens: Count = 16384
+    max_running_requests: Count = 16
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    random_seed: int = 0
+    bootstrap_timeout_s: Positive = 5.0
+    peer_dead_after_s: Positive = 1.5
+    nice: Annotated[int, Meta(ge=0, le=19)] = 5
+
+
+class RouterSpec(Part, frozen=True, kw_only=True):
+    """The SGLang router in front. ``circuit_breaker`` False: a worker that fails is still tried."""
+
+    policy: Literal["random", "round_robin", "cache_aware", "power_of_two"] = "round_robin"
+    retries: Natural = 0
+    circuit_breaker: bool = False
+    health_check_interval_s: Count = 1
+    health_check_timeout_s: Count = 1
+    health_failure_threshold: Count = 2
+    health_success_threshold: Count = 1
+    request_timeout_s: Count = 60
+
+
+class DeploymentSpec(Part, frozen=True, kw_only=True):
+    """``bypass``: links whose workers dial each other past the proxy, as a data path that the proxy
+    does not see would (a fault there proves nothing and the run is invalid)."""
+
+    prefill: Count = 1
+    decode: Count = 1
+    worker: WorkerSpec = WorkerSpec()
+    router: RouterSpec = RouterSpec()
+    bypass: tuple[LinkPattern, ...] = ()
+    ready_within_s: Positive = 60.0
+
+
+class ArrivalSpec(Part, frozen=True, kw_only=True):
+    """``burstiness``: shape of the gamma; below 1 burstier than poisson, above 1 steadier."""
+
+    pattern: Literal["poisson", "gamma", "constant"] = "gamma"
+    burstiness: Positive = 4.0
+
+
+class PromptSpec(Part, frozen=True, kw_only=True):
+    isl_min: Count = 512
+    isl_max: Count = 3000
+    isl_mean: Count = 1100
+
+
+class OutputSpec(Part, frozen=True, kw_only=True):
+    min: Count = 16
+    max: Count = 64
+
+
+class AbortMix(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """One way to give up: ``after_ms`` from the due time, or ``after_tokens`` received (a range)."""
+
+    kind: Literal["disconnect", "rid", "deadline"]
+    weight: Positive = 1.0
+    after_ms: tuple[NonNegative, NonNegative] | None = None
+    after_tokens: tuple[Natural, Natural] | None = None
+
+
+class AbortSpec(Part, frozen=True, kw_only=True):
+    share: Share = 0.4
+    mix: tuple[AbortMix, ...] = (
+        AbortMix(kind="disconnect", after_ms=(30, 600)),
+        AbortMix(kind="rid", after_ms=(30, 600)),
+        AbortMix(kind="deadline", after_ms=(100, 900)),
+    )
+
+
+class LoadSpec(Part, frozen=True, kw_only=True):
+    """``capacity_share``: share of the measured capacity that is asked for."""
+
+    capacity_share: Annotated[float, Meta(gt=0, le=0.95)] = 0.55
+    duration_s: Positive = 38.0
+    warmup_s: Positive = 4.0
+    warmup_concurrency: Count = 4
+    arrival: ArrivalSpec = ArrivalSpec()
+    prompts: PromptSpec = PromptSpec()
+    osl: OutputSpec = OutputSpec()
+    aborts: AbortSpec = AbortSpec()
+    request_timeout_s: Positive = 25.0
+
+
+class SteadySpec(Part, frozen=True, kw_only=True):
+    """A fault starts from an empty queue: at most ``max_waiting`` waiting, tried for ``within_s``."""
+
+    max_waiting: Natural = 0
+    within_s: NonNegative = 4.0
+
+
+class LinkFaultSpec(Part, frozen=True, kw_only=True, tag_field="kind", tag="link"):
+    """Cut every link that matches one of ``links``, all at once, for ``for_s`` seconds."""
+
+    mode: CutMode
+    links: Annotated[tuple[LinkPattern, ...], Meta(min_length=1)]
+    for_s: Positive
+
+    @property
+    def hold_s(self) -> float:
+        return self.for_s
+
+
+class ProcessFaultSpec(Part, frozen=True, kw_only=True, tag_field="kind", tag="process"):
+    """SIGKILL ``worker`` and start it again ``restart_after_s`` later, on the same ports."""
+
+    mode: ProcessMode
+    worker: WorkerName
+    restart_after_s: NonNegative = 1.0
+
+    @property
+    def hold_s(self) -> float:
+        return self.restart_after_s
+
+
+FaultSpec = LinkFaultSpec | ProcessFaultSpec
+
+
+class Step(Part, frozen=True, kw_only=True):
+    """``at_s`` counts from the start of the load."""
+
+    at_s: NonNegative
+    fault: FaultSpec
+
+
+class StuckRequest(Part, frozen=True, kw_only=True, tag_field="kind", tag="stuck_request"):
+    """Trips when a request has been open for longer than this."""
+
+    older_than_s: Positive = 20.0
+
+
+class NoData(Part, frozen=True, kw_only=True, tag_field="kind", tag="no_data"):
+    """Trips when the client history or a worker's ledger says nothing and no fault explains it."""
+
+    for_s: Positive = 6.0
+
+
+GuardSpec = StuckRequest | NoData
+
+
+class Expect(Part, frozen=True, kw_only=True):
+    """Limits that the oracle (and the runner's own waits) go by.
+
+    ``min_*`` ask for evidence: so many requests exposed to each fault, so many client aborts in all, of
+    each kind, and seen in each stage. 0 does not ask.
+    """
+
+    recovery_first_success_s: Positive = 5.0
+    recovery_goodput_share: Share = 0.8
+    recovery_window_s: Positive = 5.0
+    min_exposed: Natural = 5
+    control_requests: Natural = 12
+    heal_ms: Positive = 4000.0
+    abort_seen_ms: Positive = 2000.0
+    abort_release_ms: Positive = 5000.0
+    send_lag_p99_ms: Positive = 500.0
+    min_aborts: Natural = 0
+    min_per_kind: Natural = 0
+    min_mid_chunk: Natural = 0
+    min_transfer_or_bootstrap: Natural = 0
+    min_decode: Natural = 0
+    drain_within_s: Positive = 15.0
+    probe_within_s: Positive = 25.0
+
+
+class Scenario(Part, frozen=True, kw_only=True):
+    """One scenario file. An empty ``method`` is a run without faults."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    schema: Literal["severance.scenario/1"] = "severance.scenario/1"
+    description: str = ""
+    seed: Natural = 0
+    deployment: DeploymentSpec = DeploymentSpec()
+    load: LoadSpec = LoadSpec()
+    steady_state: SteadySpec = SteadySpec()
+    method: tuple[Step, ...] = ()
+    guards: tuple[GuardSpec, ...] = (StuckRequest(), NoData())
+    expect: Expect = Expect()

@@ -1,0 +1,1 @@
+"""toxiproxy behind typed, bounded calls: `adapter` (over toxiproxy-python), `emergency`, `server`."""

@@ -1,0 +1,1 @@
+"""Span store, report and exports; everything here reads a run directory."""

@@ -1,0 +1,1 @@
+"""The serving engine under test: core decisions, model, transfer, telemetry and server processes."""

@@ -1,0 +1,296 @@
+"""`DisaggScheduler`: what both halves of a pair share: rooms, peers, and telling of every abort.
+
+A room fails when its peer is lost, when the peer says so, or when a deadline passes without a sign of
+life. Failures come in as changed rooms, O(changes) a step, and end in the same abort as a client's.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from engine.core.codes import AbortOrigin, AbortReason, AbortVia, KVPoll, Stage
+from engine.core.config import SchedulerConfig
+from engine.core.errors import InvariantError
+from engine.core.peer import (
+    AbortRoom,
+    Attempt,
+    Committed,
+    Inbound,
+    Join,
+    KvArrived,
+    KvSettled,
+    Metadata,
+    PeerLost,
+    PeerMessage,
+    PeerSaid,
+    PeerUp,
+    RoomQuery,
+    RoomStatus,
+    Tell,
+)
+from engine.core.req import Req
+from engine.core.rooms import Room, RoomFailure, TerminalRoom
+from engine.core.scheduler import Scheduler
+
+DEADLINE_PERIOD_NS = 50_000_000
+
+
+class DisaggScheduler(Scheduler):
+    """Rooms and peers of one half."""
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        super().__init__(config)
+        self.peers: dict[str, str] = {}
+        self.num_stale_frames = 0
+        self._by_room: dict[int, Req] = {}
+        self._deadlines_checked_ns = 0
+
+    # ---- news from the links -------------------------------------------------------------------
+
+    def _on_link(self, message: Inbound, now_ns: int) -> None:
+        match message:
+            case PeerUp():
+                self._on_peer_up(message, now_ns)
+            case PeerLost():
+                self._on_peer_lost(message, now_ns)
+            case PeerSaid():
+                self._on_peer_said(message.peer, message.message, now_ns)
+            case KvArrived():
+                self._on_kv_arrived(message, now_ns)
+            case KvSettled():
+                self._on_kv_settled(message, now_ns)
+            case _:
+                raise InvariantError(f"{type(message).__name__} is no news of a peer")
+
+    def _on_peer_up(self, message: PeerUp, now_ns: int) -> None:
+        """The pair can talk: catch up on aborts that it has not heard of."""
+        self.peers[message.peer] = message.incarnation
+        for end in self.rooms.untold(message.peer):
+            if end.failure is not None:
+                self._tell_failure(message.peer, end.room, end.attempt, end.failure)
+
+    def _on_peer_lost(self, message: PeerLost, now_ns: int) -> None:
+        """Every room joined with it fails; requests that have not met it yet keep waiting for it."""
+        self.peers.pop(message.peer, None)
+        failure = RoomFailure(
+            reason=message.reason,
+            origin=AbortOrigin.SERVER,
+            via=AbortVia.LOCAL,
+            message=message.message,
+            at_ns=now_ns,
+        )
+        for room in self.rooms.joined_with(message.peer):
+            self._fail_room(room, failure, now_ns)
+
+    def _on_peer_said(self, peer: str, message: PeerMessage, now_ns: int) -> None:
+        match message:
+            case AbortRoom():
+                self._on_abort_room(peer, message, now_ns)
+            case RoomQuery():
+                self._on_room_query(peer, message)
+            case RoomStatus():
+                self._on_room_status(message, now_ns)
+            case Join() | Metadata() | Committed():
+                self._on_handshake(peer, message, now_ns)
+
+    @abstractmethod
+    def _on_handshake(
+        self, peer: str, message: Join | Metadata | Committed, now_ns: int
+    ) -> None: ...
+
+    @abstractmethod
+    def _on_kv_arrived(self, message: KvArrived, now_ns: int) -> None: ...
+
+    @abstractmethod
+    def _on_kv_settled(self, message: KvSettled, now_ns: int) -> None: ...
+
+    def _on_abort_room(self, peer: str, message: AbortRoom, now_ns: int) -> None:
+        """The peer gave up. For a room that we do not know yet, a tombstone waits for its request."""
+        failure = RoomFailure(
+            reason=message.reason,
+            origin=message.origin,
+            via=AbortVia.PEER,
+            message=message.message,
+            at_ns=now_ns,
+        )
+        room = self.rooms.get(message.room)
+        if room is None and self.rooms.terminal(message.room) is None:
+            self._bury(message.room, peer, message.attempt, failure, now_ns)
+        elif room is not None and message.attempt in (None, room.attempt):
+            self._fail_room(room, failure, now_ns)
+
+    def _bury(
+        self, room: int, peer: str, attempt: Attempt | None, failure: RoomFailure, now_ns: int
+    ) -> None:
+        self.rooms.remember(
+            TerminalRoom(
+                room=room, peer=peer, attempt=attempt, failure=failure, told=True, at_ns=now_ns
+            )
+        )
+
+    def _on_room_query(self, peer: str, message: RoomQuery) -> None:
+        room, end = self.rooms.get(message.room), self.rooms.terminal(message.room)
+        if room is None and end is not None and end.failure is not None:
+            self._tell_failure(peer, message.room, message.attempt, end.failure)
+            return
+        if room is None and end is not None and self._retell_success(peer, end):
+            return
+        alive = room is not None and room.has_request and room.attempt == message.attempt
+        status = RoomStatus(room=message.room, attempt=message.attempt, alive=alive)
+        self.emit(Tell(peer=peer, message=status))
+
+    def _retell_success(self, peer: str, end: TerminalRoom) -> bool:
+        """Say again that a room succeeded, where this half is the one to say so."""
+        return False
+
+    def _on_room_status(self, message: RoomStatus, now_ns: int) -> None:
+        room = self.rooms.get(message.room)
+        if room is not None and message.alive and message.attempt == room.attempt:
+            req = self._by_room.get(message.room)
+            if req is None or req.stage is not Stage.TRANSFER:
+                room.progress_ns = now_ns
+
+    def open_room(self, req: Req, now_ns: int) -> Room | None:
+        """The room of a new request; None (and the request marked) if another request has it."""
+        assert req.room is not None
+        if req.room in self._by_room:
+            text = f"bootstrap_room {req.room} is in use by rid={self._by_room[req.room].rid}"
+            self.mark(req, AbortReason.TRANSFER_FAILED, AbortOrigin.SERVER, text, now_ns)
+            return None
+        room = self.rooms.open(req.room, now_ns)
+        room.has_request = True
+        room.progress_ns = now_ns
+        self._by_room[req.room] = req
+        return room
+
+    def _abort_by_tombstone(self, req: Req, failure: RoomFailure, now_ns: int) -> None:
+        """The peer gave up before this half's request arrived."""
+        text = f"Bootstrap failed for rid={req.rid} room={req.room}: {failure.message}"
+        self.mark(req, failure.reason, failure.origin, text, now_ns, AbortVia.PEER)
+
+    # ---- failed rooms ----------------------------------------------------------------------------
+
+    def _fail_room(self, room: Room, failure: RoomFailure, now_ns: int) -> None:
+        """Mark a room failed. One that has no request here ends at once, as a tombstone."""
+        if self.rooms.fail(room.room, failure) and not room.has_request:
+            told = failure.via is AbortVia.PEER or self._tell_room_failure(room, failure)
+            self.rooms.close(room.room, now_ns, failure, told)
+
+    def is_drained(self, req: Req) -> bool:
+        """Must a result for this request be thrown away?"""
+        room = self.rooms.get(req.room) if req.room is not None else None
+        return req.is_aborted() or (room is not None and room.state is KVPoll.Failed)
+
+    def handle_room_failure(self, req: Req, room: Room, now_ns: int) -> None:
+        """Abort a request whose room has failed (SGLang `handle_bootstrap_failure` and
+        `handle_inflight_transfer_failure`); runs at the safe point."""
+        failure = room.failure
+        if failure is None or req.finished():
+            return
+        text = (
+            f"{_WHAT_FAILED[req.stage]} failed for rid={req.rid} room={req.room}: {failure.message}"
+        )
+        self.mark(req, failure.reason, failure.origin, text, failure.at_ns, failure.via)
+        self._abort(req, now_ns)
+
+    def _abort_sender(self, req: Req, now_ns: int) -> None:
+        """Tell the peer, unless it told us, and close the room."""
+        room = self.rooms.get(req.room) if req.room is not None else None
+        info = req.finished_reason.abort if req.finished_reason else None
+        if (
+            req.room is None
+            or room is None
+            or info is None
+            or self._by_room.get(req.room) is not req
+        ):
+            return
+        failure = RoomFailure(
+            reason=info.reason,
+            origin=info.origin,
+            via=info.via,
+            message=info.message,
+            at_ns=now_ns,
+        )
+        told = info.via is AbortVia.PEER
+        if not told and self._tell_room_failure(room, failure):
+            told = True
+            peer = room.peer or ""
+            req.time_stats.trace_ctx.abort_child("abort.notify_peer", now_ns, **{"pd.peer": peer})
+        self.rooms.close(req.room, now_ns, failure, told)
+        self._by_room.pop(req.room, None)
+
+    def _tell_room_failure(self, room: Room, failure: RoomFailure) -> bool:
+        """True if the peer is there to be told; else it hears when it comes up or asks."""
+        if not room.joined or room.peer is None or room.peer not in self.peers:
+            return False
+        self._tell_failure(room.peer, room.room, room.attempt, failure)
+        return True
+
+    def _tell_failure(
+        self, peer: str, room: int, attempt: Attempt | None, failure: RoomFailure
+    ) -> None:
+        message = AbortRoom(
+            room=room,
+            attempt=attempt,
+            reason=failure.reason,
+            origin=failure.origin,
+            message=failure.message,
+        )
+        self.emit(Tell(peer=peer, message=message))
+
+    # ---- deadlines -------------------------------------------------------------------------------
+
+    def check_deadlines(self, now_ns: int) -> None:
+        """Fail rooms without a sign of life; ask about those without one for a second."""
+        if now_ns - self._deadlines_checked_ns < DEADLINE_PERIOD_NS:
+            return
+        self._deadlines_checked_ns = now_ns
+        self.rooms.expire(now_ns)
+        for room in self.rooms.open_rooms():
+            reason = self._overdue(room, self._by_room.get(room.room), now_ns)
+            if reason is not None:
+                self._time_out(room, reason, now_ns)
+            else:
+                self._ask(room, now_ns)
+
+    @abstractmethod
+    def _overdue(self, room: Room, req: Req | None, now_ns: int) -> AbortReason | None:
+        """Which deadline of the room has passed, if any."""
+
+    def _time_out(self, room: Room, reason: AbortReason, now_ns: int) -> None:
+        silent_s = (now_ns - room.progress_ns) / 1e9
+        failure = RoomFailure(
+            reason=reason,
+            origin=AbortOrigin.SERVER,
+            via=AbortVia.LOCAL,
+            message=f"no sign of life from the peer for {silent_s:.1f} s",
+            at_ns=now_ns,
+        )
+        self._fail_room(room, failure, now_ns)
+
+    def _ask(self, room: Room, now_ns: int) -> None:
+        last = max(room.progress_ns, room.asked_ns)
+        if not room.joined or room.peer not in self.peers or room.attempt is None:
+            return
+        if now_ns - last >= self.config.room_query_ns and room.state is not KVPoll.Failed:
+            room.asked_ns = now_ns
+            query = RoomQuery(room=room.room, attempt=room.attempt)
+            self.emit(Tell(peer=str(room.peer), message=query))
+
+    def is_idle(self) -> bool:
+        return not self.reqs and not len(self.rooms)
+
+
+_WHAT_FAILED = {
+    Stage.QUEUE: "Admission",
+    Stage.BOOTSTRAP: "Bootstrap",
+    Stage.WAITING: "Bootstrap",
+    Stage.MID_CHUNK: "Prefill",
+    Stage.LAST_CHUNK: "Prefill",
+    Stage.TRANSFER: "Prefill transfer",
+    Stage.PREALLOC: "Decode handshake",
+    Stage.DECODE_TRANSFER: "Decode transfer",
+    Stage.DECODE_WAITING: "Decode",
+    Stage.RUNNING: "Decode",
+    Stage.TOKENIZE: "Tokenizing",
+}

@@ -1,0 +1,1 @@
+"""The transformer in eager torch: paged KV cache, sampler, forward runner. CPU first."""

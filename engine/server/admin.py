@@ -1,0 +1,95 @@
+"""What an operator calls: aborts, pause and continue, flush, and views of the scheduler's state."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from engine.core.codes import AbortOrigin, AbortReason
+from engine.errors import RequestError
+from engine.server.answers import plain_error
+from engine.server.asgi import error_response, json_response, raw_json_response, read_body
+from engine.server.generate_body import decode_body
+from engine.server.tokenizer_manager import TokenizerManager
+
+FLUSH_TIMEOUT_S = 10.0
+
+
+class AbortBody(msgspec.Struct, frozen=True, kw_only=True):
+    """``rid`` is compared whole unless ``prefix``; ``abort_all`` needs none."""
+
+    rid: str | None = None
+    prefix: bool | None = None
+    abort_all: bool | None = None
+
+
+class AbortAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """``matched``: open requests hit, those that are being aborted already included."""
+
+    matched: int
+    message: str
+
+
+class AdminRoutes:
+    """Routes that change or show the scheduler; answers of the scheduler pass through as they are."""
+
+    def __init__(self, manager: TokenizerManager, worker_name: str) -> None:
+        self._manager = manager
+        self._worker_name = worker_name
+
+    async def abort_request(self, request: Request) -> Response:
+        """Abort by rid, by prefix, or everything. An unknown rid is a no-op that says so."""
+        body = decode_body(await read_body(request.scope, request.receive), AbortBody)
+        if not body.rid and not body.abort_all:
+            raise RequestError("rid", "is empty; give a rid, or abort_all: true")
+        states = self._manager.matches(
+            body.rid or "", prefix=bool(body.prefix), abort_all=bool(body.abort_all)
+        )
+        for state in states:
+            self._manager.abort(state, AbortReason.CLIENT_ABORT, AbortOrigin.CLIENT)
+        return json_response(_abort_answer(body, len(states)))
+
+    async def pause_generation(self, request: Request) -> Response:
+        """Stop forming batches; aborts still work."""
+        return raw_json_response(await self._manager.control.ask("pause"))
+
+    async def continue_generation(self, request: Request) -> Response:
+        """Go on after a pause."""
+        return raw_json_response(await self._manager.control.ask("continue"))
+
+    async def flush_cache(self, request: Request) -> Response:
+        """Empty the cache: 200 if the worker was idle, 400 if it was not (as SGLang)."""
+        body = await self._manager.control.ask("flush", timeout_s=FLUSH_TIMEOUT_S)
+        answer = msgspec.json.decode(body, type=dict[str, object]) if body else {}
+        return raw_json_response(body or b"{}", 200 if answer.get("flushed", True) else 400)
+
+    async def loads(self, request: Request) -> Response:
+        """Queue lengths and free pages."""
+        self._manager.require_serving()
+        return raw_json_response(await self._manager.control.ask("loads"))
+
+    async def request_view(self, request: Request) -> Response:
+        """Stage, chunk and pages of a rid, one entry a room; 404 if the scheduler has none."""
+        self._manager.require_serving()
+        rid = request.path_params["rid"]
+        body = await self._manager.control.ask("request", rid)
+        if not body:
+            return error_response(plain_error(f"rid: no open request is named {rid}", 404))
+        return raw_json_response(body)
+
+    async def ledger(self, request: Request) -> Response:
+        """Who holds which memory, beside the allocators' own counts, and open HTTP-side requests."""
+        self._manager.require_serving()
+        body = await self._manager.control.ask("ledger")
+        view = msgspec.json.decode(body, type=dict[str, object])
+        view |= {"worker": self._worker_name, "rid_to_state": self._manager.num_open}
+        return raw_json_response(msgspec.json.encode(view))
+
+
+def _abort_answer(body: AbortBody, matched: int) -> AbortAnswer:
+    if matched:
+        plural = "request is" if matched == 1 else "requests are"
+        return AbortAnswer(matched=matched, message=f"{matched} {plural} being aborted")
+    what = "no request is open" if body.abort_all else f"no open request matches {body.rid}"
+    return AbortAnswer(matched=0, message=f"{what}; nothing to abort")

@@ -1,0 +1,153 @@
+"""`serve`: everything around a worker's event loop: logging, ports, the private directory, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from engine.core.codes import DisaggregationMode
+from engine.errors import StartupError, UsageError
+from engine.model.errors import ModelPathError
+from engine.model.tokenizer import Tokenizer, load_tokenizer
+from engine.server.args import SchedulerArgs, ServeArgs, make_scheduler_args
+from engine.server.child import SchedulerChild
+from engine.server.ipc import SchedulerLink
+from engine.server.listen import bind
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+SCHEDULER_COMMAND = (sys.executable, "-m", "engine.server.scheduler_process")
+
+logger = logging.getLogger(__name__)
+
+
+def serve(args: ServeArgs, scheduler_command: tuple[str, ...] = SCHEDULER_COMMAND) -> int:
+    """Run one worker until it ends; returns its exit code.
+
+    ``scheduler_command`` starts the scheduler child; the path of its arguments file is appended.
+    0: stopped by a signal. 1: the scheduler ended or could not start. 2: a flag cannot work.
+    """
+    configure_logging(args)
+    try:
+        with ExitStack() as stack:
+            return _serve(args, scheduler_command, stack)
+    except UsageError as error:
+        print(f"severance serve: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except StartupError as error:
+        print(f"severance serve: {error}", file=sys.stderr)
+        return EXIT_FAILED
+
+
+def configure_logging(args: ServeArgs) -> None:
+    """Plain lines on stderr, with the worker's name."""
+    logging.basicConfig(
+        level=args.log_level.upper(),
+        format=f"%(asctime)s {args.worker_name} %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def _serve(args: ServeArgs, scheduler_command: tuple[str, ...], stack: ExitStack) -> int:
+    tokenizer = _load_tokenizer(args.model_path)
+    listener = stack.enter_context(bind("--port", args.host, args.port))
+    bootstrap_listener: socket.socket | None = None
+    if args.mode is DisaggregationMode.PREFILL:
+        bootstrap_listener = stack.enter_context(
+            bind("--disaggregation-bootstrap-port", args.host, args.bootstrap_port)
+        )
+    launch = Launch(args, scheduler_command, tokenizer, listener, bootstrap_listener)
+    return uvloop.run(launch.run())
+
+
+class Launch:
+    """Starts the scheduler first and imports the HTTP half while it loads: both take seconds."""
+
+    def __init__(
+        self,
+        args: ServeArgs,
+        scheduler_command: tuple[str, ...],
+        tokenizer: Tokenizer,
+        listener: socket.socket,
+        bootstrap_listener: socket.socket | None,
+    ) -> None:
+        self._args = args
+        self._scheduler_command = scheduler_command
+        self._tokenizer = tokenizer
+        self._listener = listener
+        self._bootstrap_listener = bootstrap_listener
+        self._incarnation = secrets.token_hex(8)
+
+    async def run(self) -> int:
+        """Run the worker; neither its child nor its private directory outlives the call."""
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        # Sockets and arguments are for this user alone (mode 0700).
+        with tempfile.TemporaryDirectory(prefix="severance-") as directory:
+            link = SchedulerLink(Path(directory))
+            try:
+                return await self._run_with(link, Path(directory) / "scheduler.json", stop)
+            finally:
+                link.close()
+
+    async def _run_with(self, link: SchedulerLink, args_file: Path, stop: asyncio.Event) -> int:
+        args_file.write_bytes(msgspec.json.encode(self._scheduler_args(link)))
+        child = await SchedulerChild.start(self._scheduler_command, args_file)
+        try:
+            return await self._run_worker(link, child, stop)
+        finally:
+            await child.stop()
+
+    async def _run_worker(
+        self, link: SchedulerLink, child: SchedulerChild, stop: asyncio.Event
+    ) -> int:
+        from engine.server.worker import Worker
+
+        worker = Worker(
+            self._args,
+            incarnation=self._incarnation,
+            tokenizer=self._tokenizer,
+            link=link,
+            child=child,
+            listener=self._listener,
+            bootstrap_listener=self._bootstrap_listener,
+        )
+        mode, url = self._args.mode, _url(self._listener)
+        logger.info("%s worker %s listens on %s", mode, self._incarnation, url)
+        if self._bootstrap_listener is not None:
+            logger.info("rendezvous for decode workers on %s", _url(self._bootstrap_listener))
+        return await worker.run(stop)
+
+    def _scheduler_args(self, link: SchedulerLink) -> SchedulerArgs:
+        bound = self._bootstrap_listener
+        return make_scheduler_args(
+            self._args,
+            bootstrap_port=bound.getsockname()[1] if bound else self._args.bootstrap_port,
+            to_scheduler=link.to_scheduler,
+            from_scheduler=link.from_scheduler,
+            incarnation=self._incarnation,
+        )
+
+
+def _load_tokenizer(model_path: str) -> Tokenizer:
+    try:
+        return load_tokenizer(model_path)
+    except ModelPathError as error:
+        raise UsageError("--model-path", str(error).removeprefix("--model-path ")) from None
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,110 @@
+"""`SchedulerLoop`: receive, schedule, forward, emit."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+
+from engine.core.batch import ForwardRunner
+from engine.core.decode import DecodeScheduler
+from engine.core.gauges import gauges
+from engine.core.io_struct import GaugeSample
+from engine.core.peer import Emit, Inbound, Scatter, SendKv
+from engine.core.scheduler import Scheduler
+from engine.server.io_thread import Command, IoThread, KvCommand
+from engine.transfer.pulse import LoopPulse
+
+log = logging.getLogger(__name__)
+IDLE_WAIT_S = 0.02
+GAUGE_PERIOD_NS = 250_000_000
+
+
+class SchedulerLoop:
+    """The one thread that touches the core and the tensors. One batch at a time, never overlapped."""
+
+    def __init__(
+        self, core: Scheduler, runner: ForwardRunner, io: IoThread, pulse: LoopPulse
+    ) -> None:
+        self._core = core
+        self._runner = runner
+        self._io = io
+        self._pulse = pulse
+        self._stopping = False
+        self._has_work = False
+        self._gauges_due_ns = 0
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def run(self) -> None:
+        """Until `stop`. Raises what the I/O thread died of, so that a deaf loop does not look alive."""
+        while not self._stopping:
+            self.turn()
+            if self._io.failure is not None:
+                raise self._io.failure
+        self._submit()
+
+    def turn(self) -> None:
+        """One scheduling step. The inbox is drained before the safe point and before results."""
+        inbox = self._drain_inbox(wait=not self._has_work)
+        self._pulse.begin_step(time.monotonic_ns())
+        self._core.recv(inbox, time.monotonic_ns())
+        batch = self._core.get_next_batch_to_run(time.monotonic_ns())
+        self._submit()
+        if batch is not None:
+            result = self._runner.forward(batch.items)
+            self._core.recv(self._drain_inbox(wait=False), time.monotonic_ns())
+            self._core.process_batch_result(batch, result, time.monotonic_ns())
+            self._submit()
+        self._look_after(has_batch=batch is not None)
+        self._pulse.end_step(time.monotonic_ns())
+
+    def _look_after(self, has_batch: bool) -> None:
+        core = self._core
+        waiting = isinstance(core, DecodeScheduler) and core.has_arrivals()
+        self._has_work = has_batch or waiting
+        self._pulse.rooms_open = len(core.rooms)
+        now_ns = time.monotonic_ns()
+        if now_ns >= self._gauges_due_ns:
+            self._gauges_due_ns = now_ns + GAUGE_PERIOD_NS
+            core.check_idle()
+            core.emit(Emit(message=GaugeSample(values=gauges(core) | self._link_gauges())))
+            self._submit()
+
+    def _link_gauges(self) -> dict[str, float]:
+        links = self._io.links
+        if links is None:
+            return {"malformed_frames": float(self._io.num_malformed)}
+        counters = links.counters
+        return {
+            "malformed_frames": float(counters.malformed + self._io.num_malformed),
+            "stale_frames": float(counters.stale),
+            "duplicate_frames": float(counters.duplicates),
+            "sessions_opened": float(counters.sessions_opened),
+            "sessions_lost": float(counters.sessions_lost),
+        }
+
+    def _drain_inbox(self, wait: bool) -> list[Inbound]:
+        inbox: list[Inbound] = []
+        try:
+            if wait:
+                inbox.append(self._io.inbound.get(timeout=IDLE_WAIT_S))
+            while True:
+                inbox.append(self._io.inbound.get_nowait())
+        except queue.Empty:
+            return inbox
+
+    def _submit(self) -> None:
+        """Do the core's effects in order: tensors here and now, the rest on the I/O thread."""
+        commands: list[Command] = []
+        for effect in self._core.take_effects():
+            match effect:
+                case Scatter(page_ids=page_ids, data=data):
+                    self._runner.scatter_pages(page_ids, data)
+                case SendKv():
+                    data = self._runner.gather_pages(effect.page_ids)
+                    commands.append(KvCommand(send=effect, data=data))
+                case _:
+                    commands.append(effect)
+        self._io.submit(commands)

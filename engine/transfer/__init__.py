@@ -1,0 +1,1 @@
+"""Links between prefill and decode: sessions, reliable windows, beats, and the rendezvous."""

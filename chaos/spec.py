@@ -35,7 +35,7 @@ class WorkerSpec(Part, frozen=True, kw_only=True):
     model_path: str = "tiny"
     chunked_prefill_size: Count = 256
     page_size: Count = 16
-    max_total_tokens: Count = 16384
+    max_total_tokens: Count = 8192
     max_running_requests: Count = 16
     dtype: Literal["float32", "bfloat16"] = "float32"
     random_seed: int = 0
@@ -197,7 +197,7 @@ class Expect(Part, frozen=True, kw_only=True):
     min_transfer_or_bootstrap: Natural = 0
     min_decode: Natural = 0
     drain_within_s: Positive = 15.0
-    probe_within_s: Positive = 25.0
+    probe_within_s: Positive = 30.0
 
 
 class Scenario(Part, frozen=True, kw_only=True):

@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 from functools import cache
 from socket import IPPROTO_TCP, SHUT_RDWR, SOCK_STREAM, TCP_NODELAY, AddressFamily
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from gevent import socket as gevent_socket
 from geventhttpclient.response import HTTPParseError, HTTPResponse
 
 from loadtest.endpoint import Endpoint
@@ -20,9 +19,14 @@ from loadtest.errors import ProtocolError
 _READ_BYTES = 65536
 _FIRST_FINAL_STATUS = 200
 
+if TYPE_CHECKING:
+    from socket import getaddrinfo
+    from socket import socket as Socket
+else:  # the twins that let other greenlets run
+    from gevent.socket import getaddrinfo
+    from gevent.socket import socket as Socket
 
-Socket = gevent_socket.socket
-_Address = tuple[AddressFamily, tuple[str | int, ...]]
+_Address = tuple[AddressFamily, tuple[str | int | bytes, ...]]
 
 
 @cache
@@ -31,9 +35,7 @@ def resolve(endpoint: Endpoint) -> _Address:
 
     Raises OSError.
     """
-    family, _, _, _, address = gevent_socket.getaddrinfo(
-        endpoint.host, endpoint.port, type=SOCK_STREAM
-    )[0]
+    family, _, _, _, address = getaddrinfo(endpoint.host, endpoint.port, type=SOCK_STREAM)[0]
     return family, address
 
 

@@ -86,6 +86,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="end
     abort: AbortFired | None
     completion_tokens: int | None = None
     num_answers: int = 0
+    num_late_tokens: int = 0
     output_ids: tuple[int, ...] = ()
     margins: tuple[float, ...] = ()
     error_reason: str | None = None

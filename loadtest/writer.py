@@ -45,7 +45,7 @@ class HistoryWriter:
 
 
 def _cut_torn_line(path: Path) -> None:
-    if not path.exists():
+    if not path.is_file():
         return
     data = path.read_bytes()
     if data and not data.endswith(b"\n"):

@@ -16,7 +16,6 @@ CLIENT_REASONS = frozenset({CLIENT_ABORT, CLIENT_DISCONNECT, DEADLINE})
 LINK_REASONS = frozenset({"peer_dead", "bootstrap_timeout", "transfer_failed", "transfer_timeout"})
 SHUTDOWN = "shutdown"
 REFUSALS = frozenset({"queue_full", "input_too_long", "kv_exhausted"})
-SERVER_REASONS = LINK_REASONS | REFUSALS | {SHUTDOWN}
 
 ASKED: dict[AbortKind, frozenset[str]] = {
     AbortKind.DISCONNECT: frozenset({CLIENT_DISCONNECT}),
@@ -113,9 +112,9 @@ def legal_pair(one: AbortCodes, other: AbortCodes) -> bool:
     ========  ========  ====================================================================
     peer      peer      never: somebody must have decided
     peer      local     the same reason: it travels with the ABORT
-    local     local     the same reason, or both the client's, or both of a broken link (each
-                        noticed by itself), or any server reason beside client_disconnect (the
-                        router drops its other half once one worker has answered with an error)
+    local     local     the same reason, or both of a broken link (each half noticed by itself), or
+                        one or both the client's (the router also drops its other half, as a
+                        client_disconnect, once one worker has answered with an error)
     ========  ========  ====================================================================
     """
     if one.via == PEER and other.via == PEER:
@@ -125,6 +124,4 @@ def legal_pair(one: AbortCodes, other: AbortCodes) -> bool:
     if PEER in (one.via, other.via):
         return False
     reasons = {one.reason, other.reason}
-    if reasons <= CLIENT_REASONS or reasons <= LINK_REASONS | {SHUTDOWN}:
-        return True
-    return CLIENT_DISCONNECT in reasons and bool(reasons & SERVER_REASONS)
+    return bool(reasons & CLIENT_REASONS) or reasons <= LINK_REASONS | {SHUTDOWN}

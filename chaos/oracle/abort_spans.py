@@ -9,6 +9,7 @@ from chaos.oracle.abort_codes import (
     CLIENT_DISCONNECT,
     CLIENT_REASONS,
     PEER,
+    SHUTDOWN,
     codes_of,
     legal_pair,
     whats_wrong,
@@ -21,7 +22,7 @@ from chaos.oracle.root_codes import judge_root
 from chaos.oracle.span_index import DECODE, PREFILL, Half
 from dashboards.spans import Span
 
-_ROUTED_WITHIN_NS = 500_000_000
+_ROUTED_WITHIN_NS = 1_000_000_000
 """An abort this soon after the sending may never have reached a worker."""
 
 
@@ -40,6 +41,7 @@ def check_abort_spans(evidence: RunEvidence, findings: Findings) -> None:
         halves = evidence.spans.halves.get(request.rid, ())
         if request.abort_kind is not None or request.server_aborted:
             _traced(evidence, request, halves, findings)
+            _timed(request, findings)
             judge_root(evidence, request, findings)
         elif halves:
             findings.saw()
@@ -66,6 +68,12 @@ def _traced(
         findings.exempt()
     if roles:
         findings.saw()
+
+
+def _timed(request: Request, findings: Findings) -> None:
+    end = request.end
+    if request.abort_kind is not None and end is not None and end.abort is None:
+        findings.doubt("the history does not say when the client gave up", rid=request.rid)
 
 
 def _role_was_dead(evidence: RunEvidence, request: Request, role: str) -> bool:
@@ -114,6 +122,9 @@ def _outcome(
     elif half.outcome != "aborted":
         text = f"the role span on {half.worker} has pd.outcome {half.outcome!r}"
         findings.fail(text, rid=request.rid, span=role_span)
+    elif request.completed and half.role == DECODE and request.asked_abort is None:
+        text = f"{half.worker} aborted it, yet the client got a whole answer"
+        findings.fail(text, rid=request.rid, span=role_span)
     elif not half.aborts:
         text = f"{half.worker} aborted it without an abort span"
         findings.fail(text, rid=request.rid, span=role_span)
@@ -142,13 +153,13 @@ def _finished_in_time(
         findings.fail(text, rid=request.rid, span=role_span)
 
 
-def _not_permitted(
-    evidence: RunEvidence, request: Request, half: Half, abort: Span
-) -> str | None:
+def _not_permitted(evidence: RunEvidence, request: Request, half: Half, abort: Span) -> str | None:
     """Neither the client asked for this reason, nor does a fault explain it."""
     codes = codes_of(half, abort)
     kind = request.asked_abort
     if kind is not None and codes.reason in ASKED[kind]:
+        return None
+    if evidence.cut_off(request) and codes.reason in (CLIENT_DISCONNECT, SHUTDOWN):
         return None
     at_ns = codes.received_ns or evidence.spans.mono(abort.start_ns)
     after_s = evidence.plan.expect.recovery_first_success_s

@@ -23,8 +23,11 @@ from chaos.records import (
     read_jsonl,
 )
 from dashboards.spans import read_spans
-from loadtest.history import read_history
+from loadtest.history import Outcome, read_history
 
+_LOST = (Outcome.CONN_ERROR, Outcome.NOT_SENT)
+_STOPPING_NS = 15_000_000_000
+"""The runner stops the load driver first and writes `teardown` when that is done."""
 T = TypeVar("T")
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
@@ -94,6 +97,13 @@ class RunEvidence(msgspec.Struct, frozen=True, kw_only=True):
             return None
         trips = [e.at_ns for e in self.events if e.kind is EventKind.GUARD and e.ok is False]
         return min([*trips, *self.phase_times("teardown")], default=self.last_end_ns)
+
+    def cut_off(self, request: Request) -> bool:
+        """Whether the runner itself took this request's client away, by stopping early."""
+        cut_ns, end = self.cut_ns, request.end
+        if cut_ns is None or end is None or end.outcome not in _LOST:
+            return False
+        return end.end_ns >= cut_ns - _STOPPING_NS
 
     def gap(self, source: Source) -> Gap | None:
         return next((gap for gap in self.gaps if gap.source is source), None)

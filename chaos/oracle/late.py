@@ -38,6 +38,8 @@ def check_late(evidence: RunEvidence, findings: Findings) -> None:
         findings.saw()
         age_s = (end.end_ns - request.sent.sent_ns) / 1e9
         slowest = max(slowest, age_s)
+        if age_s < 0:
+            findings.doubt("ended before it was sent", rid=request.rid)
         if age_s > plan.load.request_timeout_s + _TIMER_SLACK_S:
             findings.fail(f"{end.outcome} after {age_s:.1f} s", rid=request.rid)
         elif request.server_failed:

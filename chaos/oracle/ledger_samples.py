@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from chaos.oracle.evidence import RunEvidence
 from chaos.oracle.findings import Findings
@@ -36,7 +37,7 @@ def _silences(evidence: RunEvidence, samples: list[LedgerSample]) -> Iterator[in
     begin_ns, end_ns = evidence.load_begin_ns, evidence.load_end_ns
     inside = [one.at_ns for one in samples if begin_ns <= one.at_ns <= end_ns]
     times = sorted([begin_ns, *inside, end_ns])
-    yield from (later - earlier for earlier, later in zip(times, times[1:], strict=False))
+    yield from (later - earlier for earlier, later in pairwise(times))
 
 
 def _down(evidence: RunEvidence, sample: LedgerSample) -> bool:
@@ -60,13 +61,15 @@ def incarnations_agree(
         for one in sorted(evidence.samples, key=lambda sample: sample.at_ns)
         if one.worker == worker and one.ledger and baseline.at_ns <= one.at_ns <= final.at_ns
     ]
-    changes = [later for earlier, later in zip(seen, seen[1:], strict=False) if earlier != later]
+    changes = [later for earlier, later in pairwise(seen) if earlier != later]
     kills = sum(
         fault.is_kill and worker in fault.workers and fault.begin_ns is not None
         for fault in evidence.faults
     )
     if len(changes) > kills:
-        findings.fail(f"{worker} changed its process {len(changes)} times, faults killed it {kills}")
+        findings.fail(
+            f"{worker} changed its process {len(changes)} times, faults killed it {kills}"
+        )
     elif len(changes) < kills:
         findings.doubt(f"{worker} was killed {kills} times, its process changed {len(changes)}")
     elif len({*seen[:1], *changes}) != len(changes) + 1:

@@ -64,8 +64,13 @@ class LoadPlan(Struct, frozen=True, kw_only=True):
 
 
 class FaultPlan(Struct, frozen=True, kw_only=True):
+    """``for_s`` and ``links`` (patterns) of a cut link, ``worker`` of a killed process."""
+
     kind: str
     mode: str
+    for_s: float = 0.0
+    links: tuple[str, ...] = ()
+    worker: str | None = None
 
 
 class StepPlan(Struct, frozen=True, kw_only=True):

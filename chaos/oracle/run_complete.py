@@ -12,6 +12,9 @@ _PHASES = ("setup", "baseline", "warmup", "load", "drain", "final", "probe", "te
 _CLOCK_NS = 500_000_000
 """How far the wall clock may drift from the monotonic one: beyond that, span times mean nothing."""
 
+_LASTED = 0.7
+"""Least share of the load's planned length: its last request may be due a little before the end."""
+
 Stamp = tuple[str, str, str]
 """File, host, run id."""
 
@@ -44,6 +47,9 @@ def _unfinished(evidence: RunEvidence, info: RunInfo) -> Iterator[str]:
         yield f"run.json is of {info.scenario}, the scenario file of {evidence.plan.name}"
     if info.seed != evidence.plan.seed:
         yield f"run.json has seed {info.seed}, the scenario file {evidence.plan.seed}"
+    lasted_s = (evidence.load_end_ns - evidence.load_begin_ns) / 1e9
+    if lasted_s < _LASTED * evidence.plan.load.duration_s:
+        yield f"the load lasted {lasted_s:.1f} s of {evidence.plan.load.duration_s:g} s"
     for name in _PHASES:
         if info.finished and len(evidence.phase_times(name)) != 1:
             yield f"phase {name} was begun {len(evidence.phase_times(name))} times"

@@ -12,6 +12,7 @@ from dashboards.spans import Span
 PREFILL, DECODE, LOAD = "prefill", "decode", "load"
 _ROLES = {"severance-prefill": PREFILL, "severance-decode": DECODE}
 _LOAD_SERVICE = "severance-load"
+_UNIFIED_SERVICE = "severance-unified"
 
 
 class Half(Struct, frozen=True, kw_only=True):
@@ -36,11 +37,13 @@ class Half(Struct, frozen=True, kw_only=True):
 
 
 class SpanIndex(Struct, frozen=True, kw_only=True):
-    """``halves`` by rid; ``roots`` by trace id (the load driver's root spans)."""
+    """``halves`` by rid; ``roots`` by trace id (the load driver's root spans); ``unified``: traces
+    that a unified worker served."""
 
     spans: tuple[Span, ...]
     roots: dict[str, tuple[Span, ...]]
     halves: dict[str, tuple[Half, ...]]
+    unified: frozenset[str]
     clock: ClockPair
 
     def mono(self, wall_ns: int) -> int:
@@ -51,7 +54,9 @@ class SpanIndex(Struct, frozen=True, kw_only=True):
         return tuple(half for half in self.halves.get(rid, ()) if half.role == role)
 
 
-NO_SPANS = SpanIndex(spans=(), roots={}, halves={}, clock=ClockPair(wall_ns=0, mono_ns=0))
+NO_SPANS = SpanIndex(
+    spans=(), roots={}, halves={}, unified=frozenset(), clock=ClockPair(wall_ns=0, mono_ns=0)
+)
 
 
 def number(span: Span, key: str) -> int | None:
@@ -84,7 +89,12 @@ def index_spans(spans: Iterable[Span], clock: ClockPair) -> SpanIndex:
     halves: dict[str, tuple[Half, ...]] = {}
     for key, group in groups.items():
         halves[key[0]] = (*halves.get(key[0], ()), _half(key, group))
-    return SpanIndex(spans=everything, roots=roots, halves=halves, clock=clock)
+    unified = frozenset(
+        one.trace_id
+        for one in everything
+        if one.service == _UNIFIED_SERVICE and one.name == "request"
+    )
+    return SpanIndex(spans=everything, roots=roots, halves=halves, unified=unified, clock=clock)
 
 
 def _half(key: tuple[str, str, str, str, str], spans: list[Span]) -> Half:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from urllib.parse import urlsplit
 
@@ -56,12 +57,14 @@ class SchedulerArgs(_Shared, frozen=True, kw_only=True):
     """What the scheduler child reads from its ARGS_FILE (JSON).
 
     ``to_scheduler`` and ``from_scheduler`` are the ipc addresses that the HTTP process has bound.
-    ``link_map`` maps ``kind:host:port`` to the ``host:port`` to dial instead.
+    ``link_map`` maps ``kind:host:port`` to the ``host:port`` to dial instead. ``parent_pid``: the HTTP
+    process, without which the child must not live.
     """
 
     to_scheduler: str
     from_scheduler: str
     incarnation: str
+    parent_pid: int
 
 
 def make_serve_args(
@@ -106,6 +109,7 @@ def make_scheduler_args(
     del shared["port"], shared["otlp_traces_endpoint"]
     shared |= {"bootstrap_port": bootstrap_port, "incarnation": incarnation}
     shared |= {"to_scheduler": to_scheduler, "from_scheduler": from_scheduler}
+    shared["parent_pid"] = os.getpid()
     return msgspec.convert(shared, SchedulerArgs)
 
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import uvloop
@@ -19,10 +20,13 @@ from engine.core.codes import DisaggregationMode
 from engine.errors import StartupError, UsageError
 from engine.model.errors import ModelPathError
 from engine.model.tokenizer import Tokenizer, load_tokenizer
-from engine.server.args import SchedulerArgs, ServeArgs, make_scheduler_args
+from engine.server.args import ServeArgs, make_scheduler_args
 from engine.server.child import SchedulerChild
 from engine.server.ipc import SchedulerLink
 from engine.server.listen import bind
+
+if TYPE_CHECKING:
+    from engine.server.worker import Worker
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -94,31 +98,33 @@ class Launch:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        # Sockets and arguments are for this user alone (mode 0700).
+        # Sockets and arguments are for this user alone (mode 0700). The worker removes the directory as
+        # soon as both sides are connected, so that a killed one leaves nothing; this is for the rest.
         with tempfile.TemporaryDirectory(prefix="severance-") as directory:
             link = SchedulerLink(Path(directory))
             try:
-                return await self._run_with(link, Path(directory) / "scheduler.json", stop)
+                return await self._run_in(Path(directory), link, stop)
             finally:
                 link.close()
 
-    async def _run_with(self, link: SchedulerLink, args_file: Path, stop: asyncio.Event) -> int:
-        args_file.write_bytes(msgspec.json.encode(self._scheduler_args(link)))
-        child = await SchedulerChild.start(self._scheduler_command, args_file)
+    async def _run_in(self, directory: Path, link: SchedulerLink, stop: asyncio.Event) -> int:
+        child = await SchedulerChild.start(
+            self._scheduler_command, self._write_scheduler_args(directory, link)
+        )
         try:
-            return await self._run_worker(link, child, stop)
+            worker = self._make_worker(directory, link, child)
+            return await worker.run(stop)
         finally:
             await child.stop()
 
-    async def _run_worker(
-        self, link: SchedulerLink, child: SchedulerChild, stop: asyncio.Event
-    ) -> int:
+    def _make_worker(self, directory: Path, link: SchedulerLink, child: SchedulerChild) -> Worker:
         from engine.server.worker import Worker
 
         worker = Worker(
             self._args,
             incarnation=self._incarnation,
             tokenizer=self._tokenizer,
+            directory=directory,
             link=link,
             child=child,
             listener=self._listener,
@@ -128,17 +134,20 @@ class Launch:
         logger.info("%s worker %s listens on %s", mode, self._incarnation, url)
         if self._bootstrap_listener is not None:
             logger.info("rendezvous for decode workers on %s", _url(self._bootstrap_listener))
-        return await worker.run(stop)
+        return worker
 
-    def _scheduler_args(self, link: SchedulerLink) -> SchedulerArgs:
+    def _write_scheduler_args(self, directory: Path, link: SchedulerLink) -> Path:
         bound = self._bootstrap_listener
-        return make_scheduler_args(
+        scheduler_args = make_scheduler_args(
             self._args,
             bootstrap_port=bound.getsockname()[1] if bound else self._args.bootstrap_port,
             to_scheduler=link.to_scheduler,
             from_scheduler=link.from_scheduler,
             incarnation=self._incarnation,
         )
+        path = directory / "scheduler.json"
+        path.write_bytes(msgspec.json.encode(scheduler_args))
+        return path
 
 
 def _load_tokenizer(model_path: str) -> Tokenizer:

@@ -36,11 +36,10 @@ log = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
+def die_with_parent(parent_pid: int) -> None:
     """Ask the kernel for SIGKILL when the parent ends; leave at once if it already has."""
-    parent = os.getppid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent or parent == 1:
+    if os.getppid() != parent_pid:
         sys.exit("the HTTP process is gone")
 
 
@@ -130,8 +129,8 @@ def serve(args: SchedulerArgs) -> None:
 
 
 def main(argv: list[str]) -> int:
-    die_with_parent()
     args = msgspec.json.decode(Path(argv[1]).read_bytes(), type=SchedulerArgs)
+    die_with_parent(args.parent_pid)
     logging.basicConfig(
         level=args.log_level.upper(),
         format=f"%(asctime)s {args.worker_name} scheduler %(levelname)s %(message)s",

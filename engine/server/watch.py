@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from engine.core.io_struct import SchedulerBeat, SchedulerReady
 
 BEAT_TIMEOUT_NS = 2_000_000_000
@@ -13,6 +15,7 @@ class SchedulerWatch:
 
     def __init__(self) -> None:
         self.ready: SchedulerReady | None = None
+        self.became_ready = asyncio.Event()
         self.down: str | None = None
         self.step = 0
         self._step_age_ns = 0
@@ -21,6 +24,7 @@ class SchedulerWatch:
     def on_ready(self, ready: SchedulerReady, now_ns: int) -> None:
         self.ready = ready
         self._beat_ns = now_ns
+        self.became_ready.set()
 
     def on_beat(self, beat: SchedulerBeat, now_ns: int) -> None:
         self.step = beat.step

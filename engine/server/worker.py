@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import socket
+from pathlib import Path
 
+from engine.errors import UnavailableError
 from engine.model.tokenizer import Tokenizer
 from engine.server.admin import AdminRoutes
 from engine.server.app import make_app
@@ -22,6 +25,7 @@ from engine.server.tokenizer_manager import TokenizerManager
 from engine.telemetry.metrics import EngineMetrics
 from engine.telemetry.provider import Telemetry, WorkerIdentity, make_telemetry
 
+CONNECT_TIMEOUT_S = 60.0
 DRAIN_TIMEOUT_S = 1.0
 SPAN_FLUSH_S = 2.0
 EXIT_OK = 0
@@ -39,12 +43,14 @@ class Worker:
         *,
         incarnation: str,
         tokenizer: Tokenizer,
+        directory: Path,
         link: SchedulerLink,
         child: SchedulerChild,
         listener: socket.socket,
         bootstrap_listener: socket.socket | None,
     ) -> None:
         self._child = child
+        self._directory = directory
         self._telemetry = make_telemetry(
             WorkerIdentity(role=args.mode, worker=args.worker_name, incarnation=incarnation),
             args.otlp_traces_endpoint,
@@ -71,6 +77,7 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> int:
         """Serve until ``stop`` is set (0), or until the scheduler ends (1)."""
         receiving = asyncio.create_task(self._manager.receive_forever())
+        tidying = asyncio.create_task(self._remove_directory())
         serving = [asyncio.create_task(server.run_until_stopped()) for server in self._servers]
         stopping = asyncio.create_task(stop.wait())
         ending = asyncio.create_task(self._child.wait())
@@ -85,10 +92,20 @@ class Worker:
                 code = await self._stopped(asked=stopping.done())
             await asyncio.gather(*serving)
         finally:
-            for task in (receiving, stopping, *serving):
+            for task in (receiving, tidying, stopping, *serving):
                 task.cancel()
             await asyncio.to_thread(self._telemetry.shutdown, SPAN_FLUSH_S)
         return code
+
+    async def _remove_directory(self) -> None:
+        """Remove the private directory once its sockets have served: an answer used both of them."""
+        await self._manager.watch.became_ready.wait()
+        try:
+            await self._manager.control.ask("health", timeout_s=CONNECT_TIMEOUT_S)
+        except UnavailableError as error:
+            logger.warning("%s is kept until the end: %s", self._directory, error)
+            return
+        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
     async def _stopped(self, *, asked: bool) -> int:
         """A signal came, or one of our own tasks broke: abort and answer everything."""

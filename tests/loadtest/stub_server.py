@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import socket
 import struct
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 ABORT_BODY = {
     "error": {
@@ -68,7 +70,8 @@ class Call:
 
 
 class Stub:
-    def __init__(self, modes: list[str], ttft_s: float, itl_s: float) -> None:
+    def __init__(self, modes: list[str], ttft_s: float, itl_s: float, watch: Path | None) -> None:
+        self.watch = watch
         self.modes = modes
         self.ttft_s = ttft_s
         self.itl_s = itl_s
@@ -91,6 +94,7 @@ class Stub:
     async def one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         at_ns = time.monotonic_ns()
+        watched = self.watch.read_bytes() if self.watch and self.watch.exists() else b""
         method, path, _ = head.split("\r\n")[0].split(" ")
         headers = {
             name.lower(): value
@@ -98,7 +102,7 @@ class Stub:
         }
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         if path == "/generate":
-            return await self.generate(json.loads(body), headers, at_ns, reader, writer)
+            return await self.generate(json.loads(body), headers, at_ns, watched, reader, writer)
         if path == "/abort_request":
             await self.reply(writer, self.abort(json.loads(body)))
         elif path == "/events":
@@ -129,6 +133,7 @@ class Stub:
         body: dict[str, object],
         headers: dict[str, str],
         at_ns: int,
+        watched: bytes,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
@@ -139,7 +144,14 @@ class Stub:
         call = Call(str(body["rid"]), int(sampling["max_new_tokens"]), writer)
         self.calls[call.rid] = call
         traceparent = headers.get("traceparent")
-        self.note("generate", rid=call.rid, head_ns=at_ns, body=body, traceparent=traceparent)
+        self.note(
+            "generate",
+            rid=call.rid,
+            head_ns=at_ns,
+            body=body,
+            traceparent=traceparent,
+            on_record=call.rid.encode() in watched,
+        )
         answer = asyncio.create_task(self.answer(call, mode))
         gone = asyncio.create_task(reader.read(1))
         try:
@@ -173,10 +185,13 @@ class Stub:
             reason = {"type": "length", "length": count} if final else None
             await call.send(call.frame(count, reason))
             if not final:
-                await self.pause(call, self.itl_s)
+                await self.pause(call, self.itl_s, mode != "ignore_abort")
         await self.end(call, mode)
 
-    async def pause(self, call: Call, wait_s: float) -> None:
+    async def pause(self, call: Call, wait_s: float, heeds: bool = True) -> None:
+        if not heeds:
+            await asyncio.sleep(wait_s)
+            return
         try:
             await asyncio.wait_for(call.aborted.wait(), wait_s)
         except TimeoutError:
@@ -218,12 +233,15 @@ async def main() -> None:
     parser.add_argument("--mode", default="normal")
     parser.add_argument("--ttft-ms", type=float, default=5)
     parser.add_argument("--itl-ms", type=float, default=2)
+    parser.add_argument(
+        "--watch", type=Path, help="history file to look at when a request comes in"
+    )
     args = parser.parse_args()
-    stub = Stub(args.mode.split(","), args.ttft_ms / 1e3, args.itl_ms / 1e3)
+    stub = Stub(args.mode.split(","), args.ttft_ms / 1e3, args.itl_ms / 1e3, args.watch)
     server = await asyncio.start_server(stub.serve, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    server.close()
+    os._exit(0)  # open calls are cut, not waited for
 
 
 if __name__ == "__main__":

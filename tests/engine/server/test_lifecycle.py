@@ -226,14 +226,14 @@ def test_a_stopped_scheduler_leaves_admin_calls_bounded() -> None:
             os.kill(worker.scheduler_pid, signal.SIGCONT)
 
 
-def test_the_private_directory_goes_with_the_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_worker_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with running_worker() as worker:
         worker.wait_ready()
-        (private,) = tmp_path.iterdir()
-        assert private.stat().st_mode & 0o777 == 0o700
+        wait_until(lambda: not any(tmp_path.iterdir()))
+        assert worker.post("/generate", {"text": "x"}).status == 200  # its sockets live on
+        worker.process.kill()
+        worker.process.wait(5)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -247,6 +247,8 @@ def test_a_signal_while_starting_leaves_nothing(
         stderr=subprocess.DEVNULL,
     )
     wait_until(lambda: any(tmp_path.iterdir()), 15)
+    (private,) = tmp_path.iterdir()
+    assert private.stat().st_mode & 0o777 == 0o700
     process.terminate()
 
     assert process.wait(10) == 0

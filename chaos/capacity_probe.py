@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import random
+import secrets
 import time
 
 import msgspec
@@ -53,9 +54,25 @@ def probe_capacity(
     seed: int,
 ) -> bool:
     """Send it through the router; one event of kind probe says how it went."""
+    begun = time.monotonic()
+    ok, detail = ask(router, num_tokens, within_s, seed)
+    journal.event(
+        EventKind.PROBE,
+        f"capacity:{pair}",
+        ok=ok,
+        value=num_tokens,
+        limit=within_s,
+        detail=f"{detail} after {time.monotonic() - begun:.2f} s",
+    )
+    return ok
+
+
+def ask(router: Endpoint, num_tokens: int, within_s: float, seed: int) -> tuple[bool, str]:
+    """One request of ``num_tokens`` random printable tokens; whether it completed, and in words."""
     generator = random.Random(seed)
     body = msgspec.json.encode(
         {
+            "rid": f"probe-{num_tokens}-{secrets.token_hex(4)}",
             "input_ids": [generator.randint(*_PRINTABLE) for _ in range(num_tokens)],
             "sampling_params": {
                 "temperature": 0,
@@ -65,22 +82,11 @@ def probe_capacity(
             "stream": False,
         }
     )
-    begun = time.monotonic()
     try:
         reply = fetch(router, "/generate", method="POST", body=body, timeout_s=within_s)
-        ok, detail = _completed(reply)
     except (OSError, http.client.HTTPException) as error:
-        ok, detail = False, f"no answer within {within_s:g} s ({type(error).__name__})"
-    took_s = time.monotonic() - begun
-    journal.event(
-        EventKind.PROBE,
-        f"capacity:{pair}",
-        ok=ok,
-        value=num_tokens,
-        limit=within_s,
-        detail=f"{detail} after {took_s:.2f} s",
-    )
-    return ok
+        return False, f"no answer within {within_s:g} s ({type(error).__name__})"
+    return _completed(reply)
 
 
 def _completed(reply: Reply) -> tuple[bool, str]:

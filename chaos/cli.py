@@ -74,9 +74,12 @@ def _add_run(subparsers: Commands) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from chaos.regressions import NAMES
     from chaos.runner import run_scenario
     from chaos.scenario import load_scenario
 
+    if args.regression is not None and args.regression not in NAMES:
+        raise UsageError(f"--regression {args.regression}: unknown, use one of {', '.join(NAMES)}")
     scenario = load_scenario(args.scenario, seed=args.seed)
     return run_scenario(scenario, args.out, args.regression)
 

@@ -2,7 +2,7 @@
 
 ::
 
-    1  remove the toxics                      milliseconds; hangs on a back-pressured link
+    1  open, then remove the toxics           milliseconds; hangs on a back-pressured link
     2  delete and re-create the proxy         works while rung 1 hangs; cuts the link's connections
     3  SIGKILL the server, respawn, populate  always works; cuts every link
     4  say what is left
@@ -22,6 +22,9 @@ from chaos.links import Link
 from chaos.toxiproxy.emergency import EmergencyClient
 from chaos.toxiproxy.server import ToxiproxyServer, proxy_spec
 
+_OPEN = {"bandwidth": {"rate": 10_000_000}, "latency": {"latency": 0, "jitter": 0}}
+"""Attributes with which a toxic that holds bytes lets them all through."""
+_FLUSH_S = 0.02
 T = TypeVar("T")
 Rung = Callable[[Sequence[Link]], tuple[list[Link], str]]
 """Climb with the links that are still cut; returns those that still are, and why."""
@@ -91,7 +94,19 @@ def _respawn(server: ToxiproxyServer, links: Sequence[Link]) -> tuple[list[Link]
 
 
 def _remove_toxics(client: EmergencyClient, link: Link) -> None:
-    for toxic in client.proxy(link.proxy).toxics:
+    """Open every toxic that holds bytes, let them out, then remove.
+
+    Removing at once hangs for ever if a peer closed its connection meanwhile and more than one chunk waits
+    for it: the server writes to nobody while it holds the lock (measured; liveness by beats makes this
+    the usual case). Opened, the dead connection fails by itself and leaves; live ones lose nothing.
+    """
+    toxics = client.proxy(link.proxy).toxics
+    for toxic in toxics:
+        if toxic.type in _OPEN:
+            client.update_toxic(link.proxy, toxic.name, _OPEN[toxic.type])
+    if any(toxic.type in _OPEN for toxic in toxics):
+        time.sleep(_FLUSH_S)
+    for toxic in toxics:
         client.remove_toxic(link.proxy, toxic.name)
 
 

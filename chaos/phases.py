@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from chaos.capacity_probe import num_probe_tokens, probe_capacity
+from chaos.capacity_probe import ask, num_probe_tokens, probe_capacity
 from chaos.control import choose_control, write_requests
-from chaos.errors import ChaosError
+from chaos.errors import ChaosError, ProcessFailed
 from chaos.guards import GuardWatch, Sending, build_guards
 from chaos.history_tail import HistoryTail
 from chaos.ledgers import LedgerSampler, sample_all, wait_idle
@@ -29,7 +29,26 @@ def start(run: RunContext) -> None:
     names = ", ".join(run.deployment.workers)
     with run.progress.during(f"starting toxiproxy, span store, {names} and the router"):
         run.deployment.start()
+        if not wait_serving(run):
+            raise ProcessFailed(
+                f"no request completes through the router; see {run.directory / 'logs'} and events.jsonl"
+            )
     run.progress.say(f"serving on http://{run.deployment.router}")
+
+
+def wait_serving(run: RunContext) -> bool:
+    """A small request completes through the router: it knows both workers, and they know each other."""
+    within_s = run.scenario.deployment.ready_within_s
+    last: list[str] = []
+
+    def completes() -> bool:
+        ok, detail = ask(run.deployment.router, num_tokens=8, within_s=5.0, seed=0)
+        last[:] = [detail]
+        return ok
+
+    ok = run.brake.wait_for(completes, within_s, poll_s=0.2)
+    run.journal.event(EventKind.NOTE, "serving", ok=ok, limit=within_s, detail="".join(last))
+    return ok
 
 
 def take_baseline(run: RunContext) -> Baseline:
@@ -128,6 +147,7 @@ def probe(run: RunContext, baseline: Baseline) -> None:
             EventKind.PROBE, "capacity:pair", detail="no baseline to take the pool's size from"
         )
         return
+    wait_serving(run)
     with run.progress.during(f"capacity probe: {num_tokens} tokens, the whole pool"):
         ok = probe_capacity(
             run.deployment.router,

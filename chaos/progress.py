@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from chaos.verdict import CheckStatus, RunStatus, Verdict
+from chaos.verdict import CheckResult, CheckStatus, RunStatus, Verdict
 
 _STATUS_STYLE = {
     RunStatus.PASSED: "bold green",
@@ -19,6 +19,7 @@ _STATUS_STYLE = {
     RunStatus.INVALID: "bold yellow",
     RunStatus.RESIDUE: "bold red",
 }
+_MANY = 8
 _WORST_FIRST = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.UNOBSERVABLE)
 
 
@@ -55,15 +56,10 @@ class Progress:
         self._console.print(
             f"[{style}]{verdict.status.upper()}[/]  {escape(verdict.scenario)}"
             f"  {passed} of {len(verdict.checks)} checks pass, exit code {verdict.exit_code}"
-            f"{escape(f'  ({verdict.reason})') if verdict.reason else ''}"
+            f"{escape(f'  ({verdict.reason[:200]})') if verdict.reason else ''}"
         )
         for status in _WORST_FIRST:
-            for check in verdict.checks:
-                if check.status is status:
-                    self._console.print(
-                        f"  {status.upper():<12} {escape(check.id)}: expected {escape(check.expected)};"
-                        f" observed {escape(check.observed)}"
-                    )
+            self._checks(status, [check for check in verdict.checks if check.status is status])
         for fault in verdict.faults:
             name = ", ".join((*fault.links, *fault.workers))
             heal = f"{fault.heal_ms:.0f} ms" if fault.heal_ms is not None else "not healed"
@@ -83,3 +79,15 @@ class Progress:
         for left in verdict.residue:
             self._console.print(f"  LEFT BEHIND  {escape(left)}", style="bold red")
         self._console.print(f"  report: {escape(str(directory / 'report.html'))}")
+
+    def _checks(self, status: CheckStatus, checks: list[CheckResult]) -> None:
+        """A sentence each; where little could be judged at all, the names suffice."""
+        if status is not CheckStatus.FAIL and len(checks) > _MANY:
+            names = ", ".join(check.id for check in checks)
+            self._console.print(f"  {status.upper():<12} {len(checks)} checks: {escape(names)}")
+            return
+        for check in checks:
+            self._console.print(
+                f"  {status.upper():<12} {escape(check.id)}: expected {escape(check.expected)};"
+                f" observed {escape(check.observed)}"
+            )

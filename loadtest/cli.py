@@ -165,6 +165,8 @@ def _requests(args: argparse.Namespace) -> Path | None:
     if args.requests is None:
         raise UsageError("--requests", "is needed with --mode replay; give a history file")
     path: Path = args.requests
+    if not path.is_file():
+        raise UsageError("--requests", f"{path} is no file; give a history file")
     return path
 
 

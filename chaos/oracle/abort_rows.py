@@ -68,6 +68,19 @@ def stage_seen(aborts: list[Taken]) -> str | None:
     return by_role.get(PREFILL) or by_role.get(DECODE)
 
 
+def slowest_seen_ms(evidence: RunEvidence) -> float:
+    """The longest that any half took to know of a client's abort, in this run."""
+    return max(
+        (
+            ms
+            for request in evidence.requests
+            for taken in taken_aborts(evidence, request)
+            if (ms := seen_after_ms(request, taken)) is not None
+        ),
+        default=0.0,
+    )
+
+
 def abort_rows(evidence: RunEvidence) -> list[AbortRow]:
     return [_row(evidence, one) for one in evidence.requests if one.abort_kind is not None]
 

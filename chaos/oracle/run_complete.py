@@ -8,7 +8,19 @@ from chaos.oracle.evidence import RunEvidence, Source
 from chaos.oracle.findings import Findings, check
 from chaos.records import EventKind, RunInfo
 
-_PHASES = ("setup", "baseline", "warmup", "load", "drain", "final", "probe", "teardown")
+_PHASES = (
+    "setup",
+    "baseline",
+    "warmup",
+    "load",
+    "drain",
+    "final",
+    "probe",
+    "control",
+    "teardown",
+    "done",
+)
+_WITHOUT_CONTROL = tuple(name for name in _PHASES if name != "control")
 _CLOCK_NS = 500_000_000
 """How far the wall clock may drift from the monotonic one: beyond that, span times mean nothing."""
 
@@ -50,7 +62,8 @@ def _unfinished(evidence: RunEvidence, info: RunInfo) -> Iterator[str]:
     lasted_s = (evidence.load_end_ns - evidence.load_begin_ns) / 1e9
     if lasted_s < _LASTED * evidence.plan.load.duration_s:
         yield f"the load lasted {lasted_s:.1f} s of {evidence.plan.load.duration_s:g} s"
-    for name in _PHASES:
+    wanted = _PHASES if evidence.plan.expect.control_requests else _WITHOUT_CONTROL
+    for name in wanted:
         if info.finished and len(evidence.phase_times(name)) != 1:
             yield f"phase {name} was begun {len(evidence.phase_times(name))} times"
     phases = [at for name in _PHASES for at in evidence.phase_times(name)]

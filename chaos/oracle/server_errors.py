@@ -10,7 +10,8 @@ from chaos.oracle.summary import percentile
 from loadtest.history import End, Outcome
 
 _LOST = (Outcome.CONN_ERROR, Outcome.NOT_SENT)
-_MIN_SERVER_STATUS = 500
+_CLIENT_STATUS = range(400, 500)
+"""Blame on the client is never explained by a fault. (200: the error came as an event of a stream.)"""
 
 
 @check(
@@ -42,7 +43,7 @@ def _explains(fault: FaultWindow, end: End, after_s: float) -> bool:
     if not fault.permits or not fault.covers(end.end_ns, after_s):
         return False
     if end.outcome is Outcome.HTTP_ERROR:
-        return end.status is None or end.status >= _MIN_SERVER_STATUS
+        return end.status is None or end.status not in _CLIENT_STATUS
     return fault.is_kill or end.outcome not in _LOST
 
 

@@ -9,6 +9,8 @@ from dashboards.spans import Span
 from loadtest.history import End
 
 _WORK = ("prefill.chunk", "decode")
+_MAX_CHUNKS = 2
+"""Chunks that may begin between the HTTP side's knowing and the scheduler's safe point."""
 
 
 @check(
@@ -54,6 +56,11 @@ def _by_clock(half: Half, abort: Span, findings: Findings) -> None:
         return
     findings.saw()
     offset_ns = abort.end_ns - released_ns
+    knew_ns = received_ns + offset_ns
+    chunks = [s for s in half.stages if s.name == "prefill.chunk" and s.start_ns > knew_ns]
+    if len(chunks) > _MAX_CHUNKS:
+        text = f"{half.worker} began {len(chunks)} chunks after it knew of the abort"
+        findings.fail(text, rid=half.rid, span=chunks[-1])
     for span in half.stages:
         late_ns = span.start_ns - offset_ns - released_ns
         if span.name in _WORK and late_ns > 0:

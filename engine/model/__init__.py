@@ -1,1 +1,4 @@
-"""The transformer in eager torch: paged KV cache, sampler, forward runner. CPU first."""
+"""The model under the scheduler: transformer, paged KV tensors, sampler and forward runner.
+
+Torch lives here alone. ``tokenizer``, ``config``, ``errors`` and ``torch_threads`` do without it.
+"""

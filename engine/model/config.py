@@ -1,33 +1,50 @@
-"""Shape of a model."""
+"""`ModelConfig`: the shape of a Llama."""
 
 from __future__ import annotations
 
 import msgspec
 
+TINY_MODEL = "tiny"
+"""The model path that means the seeded model below."""
+
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Llama's shape, under Hugging Face's names."""
+    """Shape of a Llama decoder, in Hugging Face's names.
 
-    num_hidden_layers: int = 4
-    hidden_size: int = 256
-    num_attention_heads: int = 8
-    num_key_value_heads: int = 4
-    intermediate_size: int = 704
-    vocab_size: int = 259
+    ``head_dim`` is even, and ``num_attention_heads`` a multiple of ``num_key_value_heads``.
+    """
+
+    num_hidden_layers: int
+    hidden_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    intermediate_size: int
+    vocab_size: int
+    eos_token_id: int
     rope_theta: float = 10_000.0
     rms_norm_eps: float = 1e-5
-    qk_gain: float = 3.0
-    """Factor on Q and K of a seeded model: with less, tokens hardly depend on the cache."""
+    tie_word_embeddings: bool = False
 
     @property
-    def head_dim(self) -> int:
-        return self.hidden_size // self.num_attention_heads
+    def q_size(self) -> int:
+        """Width of all query heads."""
+        return self.num_attention_heads * self.head_dim
 
     @property
-    def group_size(self) -> int:
-        """Query heads that share one KV head."""
-        return self.num_attention_heads // self.num_key_value_heads
+    def kv_size(self) -> int:
+        """Width of all key heads; the value heads have the same."""
+        return self.num_key_value_heads * self.head_dim
 
 
-TINY = ModelConfig()
-"""The default: 3.1 M parameters, made from a seed, nothing to download."""
+TINY = ModelConfig(
+    num_hidden_layers=4,
+    hidden_size=256,
+    num_attention_heads=8,
+    num_key_value_heads=4,
+    head_dim=32,
+    intermediate_size=704,
+    vocab_size=259,
+    eos_token_id=257,
+)
+"""The default model: seeded weights, byte tokenizer, nothing to download."""

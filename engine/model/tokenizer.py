@@ -1,55 +1,54 @@
-"""Tokenizers. The tiny model reads bytes, so nothing is downloaded. No torch in here."""
+"""Text to token ids and back. Free of torch, since the HTTP process uses it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from engine.model.errors import ModelPathError
+from engine.model.config import TINY_MODEL
 
-TINY_MODEL = "tiny"
+NUM_BYTES = 256
 
 
 class Tokenizer(Protocol):
-    """Text to token ids and back."""
-
-    @property
-    def vocab_size(self) -> int: ...
+    """A model's tokenizer."""
 
     @property
     def eos_token_id(self) -> int: ...
 
-    def encode(self, text: str) -> list[int]: ...
+    @property
+    def vocab_size(self) -> int: ...
 
-    def decode(self, token_ids: Sequence[int]) -> str: ...
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a prompt."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of output tokens; special tokens leave nothing, broken UTF-8 becomes U+FFFD."""
+        ...
 
 
 class ByteTokenizer:
-    """One token a UTF-8 byte; 256 begin, 257 end, 258 padding."""
+    """One token a byte of UTF-8, and three special ones behind them. Prompts get no bos."""
 
-    vocab_size = 259
     bos_token_id = 256
     eos_token_id = 257
     pad_token_id = 258
+    vocab_size = 259
 
     def encode(self, text: str) -> list[int]:
-        return list(text.encode())
+        # A JSON string may hold a lone surrogate, which UTF-8 cannot: it becomes "?".
+        return list(text.encode("utf-8", errors="replace"))
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Bytes that are no UTF-8 come out as U+FFFD; special tokens as nothing."""
-        return bytes(token for token in token_ids if token < 256).decode(errors="replace")
-
-
-def check_model_path(model_path: str) -> None:
-    """Raises ModelPathError for a model that is not there."""
-    if model_path != TINY_MODEL:
-        raise ModelPathError(
-            f"--model-path {model_path!r} is not known: this version runs the seeded model only; "
-            f"use --model-path {TINY_MODEL}"
-        )
+        data = bytes(token for token in token_ids if token < NUM_BYTES)
+        return data.decode("utf-8", errors="replace")
 
 
 def load_tokenizer(model_path: str) -> Tokenizer:
-    """The tokenizer of ``--model-path``. Raises ModelPathError."""
-    check_model_path(model_path)
-    return ByteTokenizer()
+    """The tokenizer of ``tiny`` or of a Hugging Face directory. Raises `ModelError`."""
+    if model_path == TINY_MODEL:
+        return ByteTokenizer()
+    from engine.model.hf_tokenizer import load_hf_tokenizer
+
+    return load_hf_tokenizer(model_path)

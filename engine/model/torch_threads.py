@@ -1,8 +1,4 @@
-"""One torch thread a process: call `limit_torch_threads` before torch is imported.
-
-On two cores, OpenMP spinning beside a busy neighbour costs 30x; two single-threaded workers do not disturb
-each other (measured).
-"""
+"""One torch thread a worker process, to be asked for before torch is imported."""
 
 from __future__ import annotations
 
@@ -12,6 +8,9 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 
 def limit_torch_threads() -> None:
-    """Set the environment that torch's thread pools read when they start."""
+    """Set the thread variables of this process to 1, whatever they were.
+
+    OpenMP spins while it waits: with two threads on two cores, one busy neighbour costs 30x.
+    """
     for name in THREAD_VARIABLES:
         os.environ[name] = "1"

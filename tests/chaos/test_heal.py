@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -79,6 +81,43 @@ def test_first_rung_removes_toxics(serve: Serve, link_to: LinkTo, listener: sock
     assert (report.rung, report.healed) == (HealRung.REMOVE_TOXICS, True)
     assert report.ms < 500
     assert unhealed(server, [link, bystander]) == []
+
+
+@pytest.mark.parametrize("closers", ["near", "far", "both"])
+def test_first_rung_suffices_when_peers_hung_up_during_the_stall(
+    serve: Serve, link_to: LinkTo, listener: socket.socket, closers: str
+) -> None:
+    """Removing the toxics at once would hang here, and an accept would then hang the DELETE too."""
+    link = link_to(listener)
+    server = serve(link)
+    with contextlib.ExitStack() as stack:
+
+        def pair() -> tuple[socket.socket, socket.socket]:
+            near = stack.enter_context(
+                socket.create_connection((link.listen.host, link.listen.port), 5)
+            )
+            return near, stack.enter_context(listener.accept()[0])
+
+        (near, far), (live_near, live_far) = pair(), pair()
+        for toxic in stall.TOXICS:
+            server.client.add_toxic(link.proxy, toxic)
+        for _ in range(20):
+            for end in (near, far, live_near, live_far):
+                end.sendall(b"beat")
+            time.sleep(0.002)
+        for end in {"near": [near], "far": [far], "both": [near, far]}[closers]:
+            end.close()
+        late_near, late_far = pair()
+        report = heal_links(server, [link])
+        assert (report.rung, report.healed) == (HealRung.REMOVE_TOXICS, True), report.detail
+        for end in (live_near, live_far):
+            end.settimeout(5)
+            assert end.recv(80, socket.MSG_WAITALL) == b"beat" * 20
+        late_near.sendall(b"x")
+        assert late_far.recv(1) == b"x"
+        for toxic in stall.TOXICS:
+            server.client.add_toxic(link.proxy, toxic)
+        assert heal_links(server, [link]).rung is HealRung.REMOVE_TOXICS, "and again"
 
 
 def test_second_rung_when_back_pressure_hangs_the_api(

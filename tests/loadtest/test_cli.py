@@ -63,8 +63,6 @@ def config(*options: str) -> LoadConfig:
 def test_wrong_usage_exits_2_and_names_the_flag(
     options: tuple[str, ...], flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if "missing.jsonl" in options:
-        pytest.skip("found when the file is read, in the load process: see test_modes")
     assert load(parse(*options)) == 2
     message = capsys.readouterr().err
     assert message.startswith(f"severance load: {flag}: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -24,7 +25,7 @@ EVENTS = [b'{"a": 1}', b"two\nlines", b"[DONE]"]
 def test_events_do_not_depend_on_how_bytes_arrive(cuts: list[int]) -> None:
     parser = EventParser()
     edges = [0, *sorted(cuts), len(STREAM)]
-    pieces = [STREAM[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    pieces = [STREAM[start:end] for start, end in itertools.pairwise(edges)]
     assert [event for piece in pieces for event in parser.feed(piece)] == EVENTS
 
 

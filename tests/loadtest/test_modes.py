@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from loadtest.cli import add_commands, config_of
+from loadtest.errors import UsageError
+from loadtest.slots import slots_of
 
 if TYPE_CHECKING:
     from tests.loadtest.conftest import LoadResult, StubProcess
@@ -75,12 +80,13 @@ def test_replay_repeats_prompts_and_rids(
 @pytest.mark.parametrize(
     ("text", "complaint"), [("", "nothing to repeat"), ("{}\n", "not a history")]
 )
-def test_replay_of_no_history(
-    text: str, complaint: str, load: Callable[..., LoadResult], tmp_path: Path
-) -> None:
+def test_replay_of_no_history(text: str, complaint: str, tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_text(text)
-    result = load("--mode", "replay", "--url", "http://127.0.0.1:1", "--requests", str(path))
-    assert result.code == 2
-    assert complaint in result.stderr
-    assert "--requests" in result.stderr
+    parser = argparse.ArgumentParser()
+    add_commands(parser.add_subparsers())
+    options = ("load", "--mode", "replay", "--url", "http://127.0.0.1:1", "--out", str(tmp_path))
+    config = config_of(parser.parse_args([*options, "--requests", str(path)]))
+    with pytest.raises(UsageError, match=complaint) as caught:
+        slots_of(config)
+    assert caught.value.flag == "--requests"

@@ -77,7 +77,10 @@ def test_root_spans(
     tmp_path: Path,
 ) -> None:
     server = stub("--mode", "normal,http_abort,reset,hang", "--itl-ms", "10")
-    mix = [{"kind": kind, "after_tokens": [1, 1]} for kind in ("disconnect", "rid")]
+    mix = [
+        {"kind": "disconnect", "after_ms": [30, 90]},
+        {"kind": "rid", "after_tokens": [1, 1]},
+    ]
     (tmp_path / "mix.json").write_text(json.dumps(mix))
     result = load(
         *("--url", server.url, "--request-rate", "20", "--num-prompts", "24", "--seed", "1"),

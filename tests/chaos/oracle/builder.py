@@ -6,6 +6,7 @@ and a kill of d0, as in `chaos/scenarios/pd-partition.yaml`.
 
 from __future__ import annotations
 
+import copy
 import sqlite3
 from pathlib import Path
 
@@ -89,6 +90,16 @@ class HealthyRun:
             self._faults()
         self._ledgers()
         self._events()
+
+    def copy(self) -> HealthyRun:
+        """Lists of its own; the records in them are frozen."""
+        other = copy.copy(self)
+        other.history, other.control = list(self.history), list(self.control)
+        other.faults, other.samples = list(self.faults), list(self.samples)
+        other.events, other.expect = list(self.events), dict(self.expect)
+        other.maker = copy.copy(self.maker)
+        other.maker.spans = list(self.maker.spans)
+        return other
 
     @property
     def spans(self) -> list[Span]:
@@ -299,9 +310,7 @@ class HealthyRun:
     def _control(self) -> None:
         """The same prompts on a unified worker: same rids, other traces."""
         completed = {
-            r.rid: r
-            for r in self.history
-            if isinstance(r, End) and r.outcome is Outcome.COMPLETED
+            r.rid: r for r in self.history if isinstance(r, End) and r.outcome is Outcome.COMPLETED
         }
         sents = [r for r in self.history if isinstance(r, Sent) and r.rid in completed]
         for index, sent in enumerate(sents[:: max(1, len(sents) // NUM_CONTROL)][:NUM_CONTROL]):
@@ -430,9 +439,7 @@ def make_ledger(worker: str, incarnation: str, *, busy: bool) -> WorkerLedger:
         step=100,
         idle=not busy,
         resources={
-            name: ResourceCount(
-                total=total, free=total - held.get(name, 0), held=held.get(name, 0)
-            )
+            name: ResourceCount(total=total, free=total - held.get(name, 0), held=held.get(name, 0))
             for name, total in TOTALS.items()
         },
         holders=(),
@@ -478,6 +485,7 @@ def write_spans(path: Path, spans: list[Span]) -> None:
     encode = msgspec.json.encode
     path.unlink(missing_ok=True)
     with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA synchronous=OFF")
         connection.executescript(SCHEMA)
         connection.executemany(
             "INSERT OR IGNORE INTO spans (trace_id, span_id, parent_span_id, name, kind, service,"

@@ -102,7 +102,13 @@ class SpanMaker:
         return span_id
 
     def root(
-        self, rid: str, trace_id: str, begin_s: float, end_s: float, outcome: str, codes: Codes | None
+        self,
+        rid: str,
+        trace_id: str,
+        begin_s: float,
+        end_s: float,
+        outcome: str,
+        codes: Codes | None,
     ) -> str:
         """The load driver's root span."""
         more = codes.attributes() if codes else {}

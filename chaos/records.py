@@ -83,7 +83,7 @@ class FaultRecord(Struct, frozen=True, kw_only=True):
     proof: str = ""
     rung: str | None = None
     heal_ms: float | None = None
-    incarnations: dict[str, str] = {}
+    incarnations: dict[str, str] = msgspec.field(default_factory=dict)
     error: str | None = None
 
 

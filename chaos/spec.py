@@ -79,7 +79,7 @@ class ArrivalSpec(Part, frozen=True, kw_only=True):
 class PromptSpec(Part, frozen=True, kw_only=True):
     isl_min: Count = 512
     isl_max: Count = 3000
-    isl_mean: Count = 1100
+    isl_mean: Count = 900
 
 
 class OutputSpec(Part, frozen=True, kw_only=True):

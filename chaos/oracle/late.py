@@ -6,11 +6,14 @@ from chaos.oracle.evidence import RunEvidence, Source
 from chaos.oracle.fault_window import FaultWindow
 from chaos.oracle.findings import Findings, check
 from chaos.oracle.requests import Request
+from chaos.oracle.span_index import PREFILL
 from loadtest.history import End, Outcome
 
 _TIMER_SLACK_S = 1.0
 _SURELY_JOINED_NS = 1_000_000_000
-"""A request sent that long before a cut has been joined by both halves: the dead verdict hits it."""
+"""A request sent that long before a cut has been joined by both halves."""
+_AFTER_JOIN = ("queue", "prefill.chunk", "kv.transfer")
+"""Stages of prefill that begin only when decode has joined."""
 
 
 @check(
@@ -23,7 +26,8 @@ _SURELY_JOINED_NS = 1_000_000_000
 )
 def check_late(evidence: RunEvidence, findings: Findings) -> None:
     """Three bounds: the client's timeout for all; for those that a fault ended, the engine's deadlines;
-    and for those that a dead peer must have ended, the time in which peers notice death."""
+    and for those that a dead peer must have ended, the time in which peers notice death. Spans, where
+    there are any, show which requests those are."""
     plan = evidence.plan
     findings.expected = (
         f"every request ends within {plan.load.request_timeout_s:g} s; one that a fault ended within "
@@ -66,6 +70,17 @@ def _after_fault(evidence: RunEvidence, request: Request, end: End, findings: Fi
 
 
 def _must_notice(evidence: RunEvidence, request: Request, fault: FaultWindow) -> bool:
+    """Whether both halves had met before they lost each other: then the dead verdict must hit it."""
+    begin_ns = fault.begin_ns
+    if begin_ns is None:
+        return False
     if not fault.cuts_control(evidence.plan.deployment.worker.peer_dead_after_s + 1.0):
         return False
-    return request.sent.sent_ns <= (fault.begin_ns or 0) - _SURELY_JOINED_NS
+    if request.sent.sent_ns <= begin_ns - _SURELY_JOINED_NS:
+        return True
+    mono = evidence.spans.mono
+    return any(
+        span.name in _AFTER_JOIN and mono(span.start_ns) < begin_ns
+        for half in evidence.spans.of(request.rid, PREFILL)
+        for span in half.stages
+    )

@@ -9,21 +9,20 @@ from chaos.oracle.requests import Request
 from chaos.oracle.summary import percentile
 from loadtest.history import End, Outcome
 
-_LOST = (Outcome.CONN_ERROR, Outcome.NOT_SENT)
 _CLIENT_STATUS = range(400, 500)
-"""Blame on the client is never explained by a fault. (200: the error came as an event of a stream.)"""
 
 
 @check(
     "server_errors",
-    "HTTP errors, broken and truncated streams only where a fault explains them",
+    "bare HTTP errors, broken and truncated streams only while a killed worker explains them",
     Source.RUN,
     Source.SCENARIO,
     Source.HISTORY,
     Source.FAULTS,
 )
 def check_server_errors(evidence: RunEvidence, findings: Findings) -> None:
-    """A cut link may end in the router's own error; a lost connection needs a killed worker."""
+    """Only a killed worker explains them: after a cut link the workers live, and must answer in form
+    (``aborted_server``, with a reason)."""
     findings.noun = "requests"
     findings.saw(len(evidence.requests))
     after_s = evidence.plan.expect.recovery_first_success_s
@@ -40,11 +39,10 @@ def check_server_errors(evidence: RunEvidence, findings: Findings) -> None:
 
 
 def _explains(fault: FaultWindow, end: End, after_s: float) -> bool:
-    if not fault.permits or not fault.covers(end.end_ns, after_s):
+    """The dead worker's clients get the router's own errors, never one that blames the client."""
+    if not fault.is_kill or not fault.covers(end.end_ns, after_s):
         return False
-    if end.outcome is Outcome.HTTP_ERROR:
-        return end.status is None or end.status not in _CLIENT_STATUS
-    return fault.is_kill or end.outcome not in _LOST
+    return end.outcome is not Outcome.HTTP_ERROR or end.status not in _CLIENT_STATUS
 
 
 def _describe(request: Request, end: End) -> str:

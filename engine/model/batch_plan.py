@@ -8,87 +8,77 @@ from dataclasses import dataclass
 import torch
 
 from engine.core.batch import ForwardItem
+from engine.model.attention import AttentionPlan, Chunk, Context, plan_chunk, plan_groups
 from engine.model.errors import PageTableError
 from engine.model.kv_pool import KvPool
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """One request's share: its rows in the batch, and its blocks among those read from the pool.
-
-    ``num_cached``: tokens before the first row. ``num_context``: those and the rows.
-    """
-
-    first_row: int
-    num_rows: int
-    first_block: int
-    num_blocks: int
-    num_cached: int
-
-    @property
-    def num_context(self) -> int:
-        return self.num_cached + self.num_rows
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
     """Rows are tokens, item after item, then padding up to the row count that keeps bits stable.
 
-    ``input_ids``, ``positions``: [padded rows]. ``slots``: [layers, rows], where each row's KV goes.
-    ``blocks``: [layers, blocks], all spans' pages in order. ``sampled``: the last row of each
-    item that wants a token.
+    ``input_ids``, ``positions``: [padded rows]. ``kv_rows``: where the rows' K and V go, by layer.
+    ``sampled``: the last rows of the items that want a token, padded likewise; the last layer goes
+    on with these ``num_sampled`` rows alone, by its own plan.
     """
 
     num_rows: int
     input_ids: torch.Tensor
     positions: torch.Tensor
-    slots: torch.Tensor
-    blocks: torch.Tensor
-    spans: tuple[Span, ...]
-    sampled: tuple[int, ...]
+    kv_rows: torch.Tensor
+    attention: AttentionPlan
+    num_sampled: int
+    sampled: torch.Tensor
+    last_attention: AttentionPlan
 
 
-def make_plan(
-    items: Sequence[ForwardItem], pool: KvPool, min_rows: int, device: torch.device
-) -> BatchPlan:
+def make_plan(items: Sequence[ForwardItem], pool: KvPool, min_rows: int) -> BatchPlan:
     """Plan a batch of at least one item. Raises PageTableError."""
     input_ids: list[int] = []
     positions: list[int] = []
-    slots: list[int] = []
     pages: list[int] = []
-    spans: list[Span] = []
+    chunks: list[Chunk] = []
+    singles: list[tuple[int, Context]] = []
+    sampled: list[tuple[int, Context]] = []
     for item in items:
-        used = _used_pages(item, pool)
-        num_rows = len(item.input_ids)
-        spans.append(Span(len(input_ids), num_rows, len(pages), len(used), item.start))
-        item_positions = range(item.start, item.start + num_rows)
+        context = _context(item, pool)
+        rows = slice(len(input_ids), len(input_ids) + len(item.input_ids))
+        item_positions = range(item.start, context.num_tokens)
         input_ids += item.input_ids
         positions += item_positions
-        slots += _slots(item_positions, used, pool)
-        pages += used
+        pages += [context.pages[position // pool.page_size] for position in item_positions]
+        if len(item.input_ids) == 1:
+            singles.append((rows.start, context))
+        else:
+            chunks.append(plan_chunk(rows, context, pool))
+        if item.wants_token:
+            sampled.append((rows.stop - 1, context))
+    attention = AttentionPlan(tuple(chunks), plan_groups(singles, pool))
     padding = [0] * (min_rows - len(input_ids))
-    layers = torch.arange(pool.num_layers, device=device).unsqueeze(1)
-
-    def index(values: Sequence[int]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.int64, device=device)
-
     return BatchPlan(
         num_rows=len(input_ids),
-        input_ids=index(input_ids + padding),
-        positions=index(positions + padding),
-        slots=index(slots) + layers * pool.page_size,
-        blocks=index(pages) * pool.num_layers + layers,
-        spans=tuple(spans),
-        sampled=tuple(
-            span.first_row + span.num_rows - 1
-            for span, item in zip(spans, items, strict=True)
-            if item.wants_token
-        ),
+        input_ids=pool.index(input_ids + padding),
+        positions=pool.index(positions + padding),
+        kv_rows=pool.rows_of(pages, [position % pool.page_size for position in positions]),
+        attention=attention,
+        num_sampled=len(sampled),
+        sampled=pool.index([row for row, _ in sampled] + [0] * (min_rows - len(sampled))),
+        last_attention=_plan_last(sampled, len(input_ids), attention, pool),
     )
 
 
-def _used_pages(item: ForwardItem, pool: KvPool) -> tuple[int, ...]:
-    """The pages that hold the item's tokens so far; its later ones are for later tokens."""
+def _plan_last(
+    sampled: Sequence[tuple[int, Context]], num_rows: int, attention: AttentionPlan, pool: KvPool
+) -> AttentionPlan:
+    """Attention of the sampled rows, numbered anew."""
+    if len(sampled) == num_rows:  # decode only: the same rows in the same order
+        return attention
+    contexts = ((i, context) for i, (_, context) in enumerate(sampled))
+    return AttentionPlan((), plan_groups(contexts, pool))
+
+
+def _context(item: ForwardItem, pool: KvPool) -> Context:
+    """The item's tokens so far; its later pages are for later tokens."""
     num_tokens = item.start + len(item.input_ids)
     count = -(-num_tokens // pool.page_size)
     if not item.input_ids or item.start < 0 or len(item.page_ids) < count:
@@ -96,12 +86,6 @@ def _used_pages(item: ForwardItem, pool: KvPool) -> tuple[int, ...]:
             f"{item.rid}: {len(item.input_ids)} tokens at {item.start} do not fit its "
             f"{len(item.page_ids)} pages of {pool.page_size}"
         )
-    used = item.page_ids[:count]
-    pool.check_pages(used)
-    return used
-
-
-def _slots(positions: range, pages: tuple[int, ...], pool: KvPool) -> list[int]:
-    """Slots of layer 0."""
-    size, stride = pool.page_size, pool.page_size * pool.num_layers
-    return [pages[p // size] * stride + p % size for p in positions]
+    pages = item.page_ids[:count]
+    pool.check_pages(pages)
+    return Context(num_tokens, pages)

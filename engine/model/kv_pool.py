@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -11,12 +12,13 @@ from engine.model.errors import PageDataError, PageTableError
 
 
 class KvPool:
-    """One tensor [num_pages, layers, page_size, 2 (K, V), kv_heads, head_dim].
+    """One tensor [num_pages, layers, 2 (K, V), kv_heads, page_size, head_dim].
 
-    A page is one run of bytes over all layers, so that moving a page is one copy; K and V of a token
-    are neighbours, so that a layer writes and reads both at once. A *block* is one layer's share of
-    a page, number page * layers + layer. A *slot* is one token's share of a block, number
-    block * page_size + offset. Touched by the scheduler thread only.
+    A page is one run of bytes over all layers, so that moving a page is one copy. A *block* is one
+    layer's share of a page: number page * layers + layer. A *row* is one head's K or V of one token:
+    number ((block * 2 + which) * kv_heads + head) * page_size + offset. Heads before tokens, so
+    that blocks copied side by side give each head one run of tokens, which attention reads fastest.
+    Touched by the scheduler thread only.
     """
 
     def __init__(
@@ -30,32 +32,61 @@ class KvPool:
         self.num_pages = num_pages
         self.page_size = page_size
         self.num_layers = config.num_hidden_layers
-        blocks = num_pages * self.num_layers
-        token_shape = (2, config.num_key_value_heads, config.head_dim)
-        self._blocks = torch.zeros((blocks, page_size, *token_shape), dtype=dtype, device=device)
-        self._slots = self._blocks.view(blocks * page_size, -1)
+        self._heads = (2, config.num_key_value_heads)
+        num_blocks = num_pages * self.num_layers
+        shape = (num_blocks, *self._heads, page_size, config.head_dim)
+        self._blocks = torch.zeros(shape, dtype=dtype, device=device)
+        self._rows = self._blocks.view(-1, config.head_dim)
         self._pages = self._blocks.view(torch.uint8).view(num_pages, -1)
-        self._scratch = self._blocks.new_empty((0, page_size, *token_shape))
+        self._scratch = self._blocks.new_empty(0)
+        heads = torch.arange(self.rows_per_token, device=device) * page_size
+        layers = torch.arange(self.num_layers, device=device) * self.rows_per_token * page_size
+        self._row_offsets = layers.view(-1, 1, 1) + heads
+        self._layer_offsets = torch.arange(self.num_layers, device=device).unsqueeze(1)
 
     @property
     def page_bytes(self) -> int:
         return self._pages.shape[1]
 
-    def write(self, slots: torch.Tensor, kv: torch.Tensor) -> None:
-        """Store ``kv`` [tokens, 2 * kv_heads * head_dim], K then V of a token, at ``slots``."""
-        self._slots.index_copy_(0, slots, kv)
+    @property
+    def rows_per_token(self) -> int:
+        """K and V of all heads."""
+        return self._heads[0] * self._heads[1]
+
+    def index(self, numbers: Sequence[int]) -> torch.Tensor:
+        """An index tensor on the pool's device."""
+        return torch.tensor(numbers, dtype=torch.int64, device=self._blocks.device)
+
+    def new_full(self, shape: tuple[int, ...], value: float) -> torch.Tensor:
+        """A tensor of the pool's dtype and device."""
+        return self._blocks.new_full(shape, value)
+
+    def rows_of(self, pages: Sequence[int], offsets: Sequence[int]) -> torch.Tensor:
+        """Rows [layers, tokens * rows_per_token] of tokens that stand at ``offsets`` of ``pages``."""
+        rows_per_page = self.num_layers * self.rows_per_token * self.page_size
+        first = self.index(pages) * rows_per_page + self.index(offsets)
+        return (first.unsqueeze(1) + self._row_offsets).flatten(1)
+
+    def blocks_of(self, pages: Sequence[int]) -> torch.Tensor:
+        """Blocks [layers, pages] of ``pages``."""
+        return self.index(pages) * self.num_layers + self._layer_offsets
+
+    def write(self, rows: torch.Tensor, kv: torch.Tensor) -> None:
+        """Store ``kv`` [tokens, 2 * kv_heads * head_dim], all K then all V of a token, at ``rows``."""
+        self._rows.index_copy_(0, rows, kv.reshape(-1, self._rows.shape[1]))
 
     def read(self, blocks: torch.Tensor) -> torch.Tensor:
-        """Copy ``blocks`` in order: [len(blocks) * page_size, 2, kv_heads, head_dim].
+        """Copy ``blocks`` in order: [2, kv_heads, len(blocks) * page_size, head_dim].
 
         The result is a buffer that the next `read` overwrites (large fresh tensors cost page faults).
         """
-        count = blocks.shape[0]
-        if self._scratch.shape[0] < count:
-            self._scratch = self._blocks.new_empty((2 * count, *self._blocks.shape[1:]))
-        out = self._scratch[:count]
-        torch.index_select(self._blocks, 0, blocks, out=out)
-        return out.flatten(0, 1)
+        shape = (*self._heads, len(blocks), *self._blocks.shape[3:])
+        size = math.prod(shape)
+        if self._scratch.numel() < size:
+            self._scratch = self._blocks.new_empty(2 * size)
+        out = self._scratch[:size].view(shape)
+        torch.index_select(self._blocks.permute(1, 2, 0, 3, 4), 2, blocks, out=out)
+        return out.flatten(2, 3)
 
     def gather_pages(self, page_ids: Sequence[int]) -> bytes:
         """Copy pages out, page after page. Raises PageTableError."""
@@ -85,4 +116,4 @@ class KvPool:
 
     def _page_index(self, page_ids: Sequence[int]) -> torch.Tensor:
         self.check_pages(page_ids)
-        return torch.tensor(page_ids, dtype=torch.int64, device=self._pages.device)
+        return self.index(page_ids)

@@ -46,16 +46,15 @@ class ModelRunner:
         torch.set_num_threads(1)
         self.config = config
         self.fingerprint = fingerprint(config, page_size, dtype, seed, checkpoint)
-        self._device = find_device(device)
-        torch_dtype = find_dtype(dtype)
+        torch_device, torch_dtype = find_device(device), find_dtype(dtype)
         with torch.inference_mode():
             weights = build_weights(
-                config, source or seeded_source(seed), torch_dtype, self._device
+                config, source or seeded_source(seed), torch_dtype, torch_device
             )
-            rope = Rope(config, num_pages * page_size, self._device)
-            self._pool = KvPool(config, num_pages, page_size, torch_dtype, self._device)
+            rope = Rope(config, num_pages * page_size, torch_device)
+            self._pool = KvPool(config, num_pages, page_size, torch_dtype, torch_device)
             self._min_rows = find_stable_rows(_shapes(weights))
-            self._model = Llama(config, weights, rope, self._pool, self._min_rows)
+            self._model = Llama(config, weights, rope, self._pool)
 
     @property
     def page_bytes(self) -> int:
@@ -78,7 +77,7 @@ class ModelRunner:
         if not items:
             return []
         with torch.inference_mode():
-            plan = make_plan(items, self._pool, self._min_rows, self._device)
+            plan = make_plan(items, self._pool, self._min_rows)
             logits = self._model.forward(plan)
             if logits is None:
                 return [None] * len(items)

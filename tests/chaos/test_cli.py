@@ -61,9 +61,7 @@ def test_a_missing_tool_is_usage(
     assert command("doctor") == 1
 
 
-def test_an_unknown_regression_is_usage(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_regression_is_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "run")
     assert command("run", write(tmp_path), "--out", out, "--regression", "x") == ExitCode.USAGE
     assert "leak_pages_on_chunked_abort" in capsys.readouterr().err

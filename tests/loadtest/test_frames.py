@@ -16,7 +16,8 @@ from loadtest.sse import EventParser
 from loadtest.transcript import Transcript
 
 STREAM = (
-    b'data: {"a": 1}\n\n: ping\n\nid: 7\ndata: two\r\ndata: lines\r\n\r\ndata:[DONE]\n\ndata: torn'
+    b'data: {"a": 1}\n\n: ping\n\ndata:\n\nid: 7\n'
+    b"data: two\r\ndata: lines\r\n\r\ndata:[DONE]\n\ndata: torn"
 )
 EVENTS = [b'{"a": 1}', b"two\nlines", b"[DONE]"]
 
@@ -33,6 +34,8 @@ def test_an_event_is_handed_out_with_its_last_byte() -> None:
     parser = EventParser()
     assert parser.feed(b"data: one\n") == []
     assert parser.feed(b"\n") == [b"one"]
+    assert parser.feed(b"data: two\n\n") == [b"two"]
+    assert parser.feed(b"data:\n\n") == []
 
 
 def frame(count: int, finish: object = None) -> bytes:

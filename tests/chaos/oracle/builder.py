@@ -7,7 +7,10 @@ and a kill of d0, as in `chaos/scenarios/pd-partition.yaml`.
 from __future__ import annotations
 
 import copy
+import functools
 import sqlite3
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -114,7 +117,8 @@ class HealthyRun:
     def write(self, directory: Path) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "run.json").write_bytes(msgspec.json.encode(self.info))
-        self._scenario(directory / "scenario.resolved.yaml")
+        scenario = scenario_text(self.faults_on, tuple(self.expect.items()))
+        (directory / "scenario.resolved.yaml").write_text(scenario)
         write_lines(directory / "history.jsonl", self.history)
         write_lines(directory / "control.jsonl", self.control)
         if self.faults_on:
@@ -123,17 +127,6 @@ class HealthyRun:
         write_lines(directory / "events.jsonl", self.events)
         write_spans(directory / "spans.sqlite", self.spans)
         return directory
-
-    def _scenario(self, path: Path) -> None:
-        steps = (
-            Step(at_s=5, fault=LinkFaultSpec(mode=CutMode.STALL, links=LINKS, for_s=3)),
-            Step(at_s=14, fault=LinkFaultSpec(mode=CutMode.BLACKHOLE, links=LINKS, for_s=3)),
-            Step(at_s=23.5, fault=ProcessFaultSpec(mode=ProcessMode.KILL, worker="d0")),
-        )
-        dump_scenario(Scenario(name="pd", seed=7, method=steps if self.faults_on else ()), path)
-        document = yaml.safe_load(path.read_text())
-        document["expect"].update(self.expect)
-        path.write_text(yaml.safe_dump(document))
 
     # ---- requests -----------------------------------------------------------------------------
 
@@ -425,6 +418,22 @@ DECODE_STAGES = [
 ]
 
 
+@functools.cache
+def scenario_text(faults_on: bool, expect: tuple[tuple[str, float], ...]) -> str:
+    """A resolved scenario, as the runner writes it, with some expectations changed."""
+    steps = (
+        Step(at_s=5, fault=LinkFaultSpec(mode=CutMode.STALL, links=LINKS, for_s=3)),
+        Step(at_s=14, fault=LinkFaultSpec(mode=CutMode.BLACKHOLE, links=LINKS, for_s=3)),
+        Step(at_s=23.5, fault=ProcessFaultSpec(mode=ProcessMode.KILL, worker="d0")),
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "scenario.resolved.yaml"
+        dump_scenario(Scenario(name="pd", seed=7, method=steps if faults_on else ()), path)
+        document = yaml.safe_load(path.read_text())
+    document["expect"].update(expect)
+    return yaml.safe_dump(document)
+
+
 def hash_of(rid: str) -> int:
     """A number for a rid, the same in every process."""
     return sum(map(ord, rid)) * 31 % 251
@@ -477,7 +486,7 @@ def _info() -> RunInfo:
     )
 
 
-def write_lines(path: Path, records: list) -> None:
+def write_lines(path: Path, records: Iterable[msgspec.Struct]) -> None:
     path.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records))
 
 

@@ -16,7 +16,7 @@ from tests.chaos.oracle.builder import HealthyRun
 T = TypeVar("T", bound=Struct)
 
 
-def change(records: list, which: Callable[[T], bool], **fields: object) -> None:
+def change(records: list[T], which: Callable[[T], bool], **fields: object) -> None:
     """Change fields of every record that fits; at least one must."""
     found = [index for index, record in enumerate(records) if which(record)]
     assert found, "the mutation hit nothing"
@@ -24,7 +24,7 @@ def change(records: list, which: Callable[[T], bool], **fields: object) -> None:
         records[index] = replace(records[index], **fields)
 
 
-def drop(records: list, which: Callable[[T], bool]) -> None:
+def drop(records: list[T], which: Callable[[T], bool]) -> None:
     kept = [record for record in records if not which(record)]
     assert len(kept) < len(records), "the mutation hit nothing"
     records[:] = kept

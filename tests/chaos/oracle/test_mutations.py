@@ -126,6 +126,14 @@ def peer_death_noticed_by_a_slow_deadline(run: HealthyRun) -> None:
 
 
 @breaks("late", FAIL)
+def joined_just_before_the_cut_and_not_told(run: HealthyRun) -> None:
+    """Too young for the history alone, but its spans show that both halves had met."""
+    rid = next(r.rid for r in run.history if isinstance(r, Sent) and r.sent_ns > mono(4.6))
+    change_span(run, is_span("bootstrap", rid, "prefill"), name="prefill.chunk")
+    change_end(run, rid, end_ns=mono(10.2))
+
+
+@breaks("late", FAIL)
 def hurt_by_one_fault_ended_by_the_next(run: HealthyRun) -> None:
     rid = next(r.rid for r in run.history if isinstance(r, Sent) and r.sent_ns > mono(5.5))
     change_end(run, rid, end_ns=mono(23.6))
@@ -139,6 +147,12 @@ def http_error_without_a_fault(run: HealthyRun) -> None:
 @breaks("server_errors", FAIL)
 def bad_request_during_a_fault(run: HealthyRun) -> None:
     change_end(run, rid_of(run, Outcome.HTTP_ERROR), status=400)
+
+
+@breaks("server_errors", FAIL)
+def error_without_a_reason_during_a_cut_link(run: HealthyRun) -> None:
+    rid = rid_of(run, Outcome.ABORTED_SERVER)
+    change_end(run, rid, outcome=Outcome.HTTP_ERROR, error_reason=None)
 
 
 @breaks("server_errors", FAIL)
@@ -180,6 +194,18 @@ def chunk_after_the_release(run: HealthyRun) -> None:
     abort = next(s for s in run.spans if is_span("abort", rid, "prefill")(s))
     at = abort.end_ns + 1_000
     change_span(run, is_span("queue", rid, "prefill"), name="prefill.chunk", start_ns=at, end_ns=at)
+
+
+@breaks("no_token_after_abort", FAIL)
+def chunks_go_on_until_the_prompt_ends(run: HealthyRun) -> None:
+    """It knew of the abort before its chunks began, and released only after the last one."""
+    rid = aborted_in_prefill(run)
+    first = min(s.start_ns for s in run.spans if s.name == "bootstrap" and s.text("pd.rid") == rid)
+    knew = first - wall(0) + mono(0)
+    change_span(run, is_span("abort", rid, "prefill"), {"pd.abort.received_ns": knew})
+    for name in ("bootstrap", "queue"):
+        which = is_span(name, rid, "prefill")
+        change_span(run, which, name="prefill.chunk", start_ns=first + 1_000)
 
 
 @breaks("no_token_after_abort", UNKNOWN)
@@ -471,6 +497,23 @@ def half_ran_on_after_the_abort(run: HealthyRun) -> None:
     change_span(run, which, {"pd.outcome": "completed"}, end_ns=late)
 
 
+@breaks("abort_spans", FAIL)
+def decode_ignores_a_client_that_left(run: HealthyRun) -> None:
+    """It goes on to its last token, 0.7 s later, and calls that completed."""
+    rid = rid_of(run, Outcome.ABORTED_DISCONNECT, -1)
+    fired = end_of(run, rid).abort
+    assert fired is not None
+    drop(run.spans, is_span("abort", rid, "decode"))
+    late = fired.fired_ns - mono(0) + wall(0) + 700_000_000
+    which = is_span("request", rid, "decode")
+    change_span(run, which, {"pd.outcome": "completed"}, end_ns=late)
+
+
+@breaks("abort_spans", UNKNOWN)
+def client_left_nobody_knows_when(run: HealthyRun) -> None:
+    change_end(run, rid_of(run, Outcome.ABORTED_DISCONNECT, 0), abort=None)
+
+
 @breaks("abort_spans", UNKNOWN)
 def root_span_missing(run: HealthyRun) -> None:
     drop(run.spans, is_span("request", aborted_in_prefill(run), "load"))
@@ -587,8 +630,8 @@ def goodput_stays_low(run: HealthyRun) -> None:
 
 @breaks("recovery", UNKNOWN)
 def load_ends_at_the_heal(run: HealthyRun) -> None:
-    for record in [r for r in run.history if isinstance(r, Sent) and r.sent_ns > mono(27)]:
-        drop(run.history, lambda r, rid=record.rid: r.rid == rid)
+    late = {r.rid for r in run.history if isinstance(r, Sent) and r.sent_ns > mono(27)}
+    drop(run.history, lambda record: record.rid in late)
 
 
 def fail_completed(run: HealthyRun, from_s: float, to_s: float) -> None:
@@ -637,6 +680,17 @@ def spans_of_an_unknown_process(run: HealthyRun) -> None:
 def orphan_span(run: HealthyRun) -> None:
     which = is_span("queue", rid_of(run, Outcome.COMPLETED), "prefill")
     change_span(run, which, parent_span_id="d" * 16)
+
+
+@breaks("spans_complete", UNKNOWN)
+def last_spans_of_a_living_worker(run: HealthyRun) -> None:
+    """No later number shows a gap, but a completed request has lost its stages."""
+    last = max(
+        index
+        for index, span in enumerate(run.spans)
+        if span.service == "severance-decode" and span.name == "decode"
+    )
+    del run.spans[last]
 
 
 @breaks("trace_joined", FAIL)

@@ -106,12 +106,17 @@ class AbortSpec(Part, frozen=True, kw_only=True):
 
 
 class LoadSpec(Part, frozen=True, kw_only=True):
-    """``capacity_share``: share of the measured capacity that is asked for."""
+    """``capacity_share``: share of the measured capacity that is asked for.
 
+    ``max_request_rate``: requests a second that are not exceeded on a fast machine, so that a seed gives
+    the same schedule on all that are fast enough.
+    """
+
+    max_request_rate: Positive | None = None
     capacity_share: Annotated[float, Meta(gt=0, le=0.95)] = 0.55
     duration_s: Positive = 38.0
     warmup_s: Positive = 4.0
-    warmup_concurrency: Count = 4
+    warmup_concurrency: Count = 10
     arrival: ArrivalSpec = ArrivalSpec()
     prompts: PromptSpec = PromptSpec()
     osl: OutputSpec = OutputSpec()

@@ -18,6 +18,8 @@ _PYTHON = (sys.executable, "-P", "-m")
 ENVIRONMENT = {
     "PYTHONPATH": str(_HOME),
     "PYTHONUNBUFFERED": "1",
+    # Where the user's environment forbids it, every start would compile every module again.
+    "PYTHONDONTWRITEBYTECODE": "",
     # Two workers on two cores: more threads than one each spin against each other (DESIGN 2.5).
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",

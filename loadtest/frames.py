@@ -99,29 +99,37 @@ def parse_answer(data: bytes) -> Answer | None:
 
 
 _IS_ABORT = re.compile(rb'"type"\s*:\s*"abort"')
+_CODES_IN_WORDS = re.compile(r"\(reason (?P<reason>\w+), stage (?P<stage>\w+), rid ")
 
 
 def find_server_abort(body: bytes) -> ServerAbort | None:
     """The abort that ``body`` tells of, however it is wrapped; None if it tells of none.
 
-    The SGLang router wraps a worker's error in an event that is no JSON (``data: {'error': {"message": ...``)
-    and keeps the worker's content-length, so the end is cut off. Hence this reads fields, not a document.
+    The SGLang router wraps a decode worker's error in an event that is no JSON (``data: {'error':
+    {"message": ...``), quotes a prefill worker's error within its own message, and cuts the end of
+    both off. Hence this reads fields, not a document, and takes the codes from the worker's words where
+    their fields are lost.
     """
-    if not _IS_ABORT.search(body):
+    plain = body if _IS_ABORT.search(body) else body.replace(b'\\"', b'"')
+    if not _IS_ABORT.search(plain):
         return None
+    message = _field(plain, b"message")
+    words = _CODES_IN_WORDS.search(message or "")
+    in_words = words.groupdict() if words else {}
     return ServerAbort(
-        message=_field(body, b"message"),
-        reason=_field(body, b"reason"),
-        stage=_field(body, b"stage"),
-        origin=_field(body, b"origin"),
+        message=message,
+        reason=_field(plain, b"reason") or in_words.get("reason"),
+        stage=_field(plain, b"stage") or in_words.get("stage"),
+        origin=_field(plain, b"origin"),
     )
 
 
 def _field(body: bytes, name: bytes) -> str | None:
-    found = re.search(rb'"%s"\s*:\s*("(?:[^"\\]|\\.)*")' % name, body)
+    """The innermost value of ``name``: a wrapper's own fields come first."""
+    found: list[bytes] = re.findall(rb'"%s"\s*:\s*("(?:[^"\\]|\\.)*")' % name, body)
     if not found:
         return None
     try:
-        return msgspec.json.decode(found[1], type=str)
+        return msgspec.json.decode(found[-1], type=str)
     except msgspec.DecodeError:
-        return found[1].decode("utf-8", "replace").strip('"')
+        return found[-1].decode("utf-8", "replace").strip('"')

@@ -15,7 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from engine.model.kv_pool import KvPool
 
-PAD_TOKENS = 128
+PAD_TOKENS = 64
 GROUP_TOKENS = 2048
 """Contexts of one group, all together: about what stays in the cache between copy and use."""
 
@@ -42,7 +42,7 @@ class Chunk:
 class Group:
     """Single rows with contexts of the same padded length. ``mask``: [rows, 1, 1, padded length]."""
 
-    rows: torch.Tensor
+    rows: slice | torch.Tensor
     blocks: torch.Tensor
     mask: torch.Tensor
 
@@ -83,6 +83,7 @@ def plan_groups(contexts: Iterable[tuple[int, Context]], pool: KvPool) -> tuple[
 
 
 def _plan_group(members: Sequence[tuple[int, Context]], num_pages: int, pool: KvPool) -> Group:
+    rows = [row for row, _ in members]
     pages: list[int] = []
     for _, context in members:
         # Padding reads the request's own last page: nobody else's bytes, however broken, come in.
@@ -91,10 +92,16 @@ def _plan_group(members: Sequence[tuple[int, Context]], num_pages: int, pool: Kv
     places = torch.arange(num_pages * pool.page_size, device=lengths.device)
     mask = pool.new_full((len(members), 1, 1, len(places)), 0.0)
     return Group(
-        rows=pool.index([row for row, _ in members]),
+        rows=_as_slice(rows) or pool.index(rows),
         blocks=pool.blocks_of(pages),
         mask=mask.masked_fill_(places >= lengths, float("-inf")),
     )
+
+
+def _as_slice(rows: Sequence[int]) -> slice | None:
+    """The rows as a slice, if they follow each other: it costs no copy."""
+    span = range(rows[0], rows[0] + len(rows))
+    return slice(span.start, span.stop) if list(rows) == list(span) else None
 
 
 def attend(layer: int, queries: torch.Tensor, plan: AttentionPlan, pool: KvPool) -> torch.Tensor:
@@ -106,7 +113,7 @@ def attend(layer: int, queries: torch.Tensor, plan: AttentionPlan, pool: KvPool)
     for chunk in plan.chunks:
         out[chunk.rows] = _attend_chunk(layer, queries[chunk.rows], chunk, pool)
     for group in plan.groups:
-        out.index_copy_(0, group.rows, _attend_group(layer, queries[group.rows], group, pool))
+        out[group.rows] = _attend_group(layer, queries[group.rows], group, pool)
     return out.flatten(1)
 
 
@@ -125,8 +132,9 @@ def _attend_chunk(layer: int, queries: torch.Tensor, chunk: Chunk, pool: KvPool)
 
 def _attend_group(layer: int, queries: torch.Tensor, group: Group, pool: KvPool) -> torch.Tensor:
     context = pool.read(group.blocks[layer])
+    _, kv_heads, _, head_dim = context.shape
     # [2, kv_heads, rows * length, head_dim] -> twice [rows, kv_heads, length, head_dim]
-    k, v = context.unflatten(2, (len(queries), -1)).transpose(1, 2)
+    k, v = context.view(2, kv_heads, len(queries), -1, head_dim).transpose(1, 2)
     # The heads that share a K and V go in as so many queries of one head.
-    folded = queries.unflatten(1, (context.shape[1], -1))
+    folded = queries.view(len(queries), kv_heads, -1, head_dim)
     return scaled_dot_product_attention(folded, k, v, attn_mask=group.mask).flatten(1, 2)

@@ -18,14 +18,16 @@ class BatchPlan:
     """Rows are tokens, item after item, then padding up to the row count that keeps bits stable.
 
     ``input_ids``, ``positions``: [padded rows]. ``kv_rows``: where the rows' K and V go, by layer.
-    ``sampled``: the last rows of the items that want a token, padded likewise; the last layer goes
-    on with these ``num_sampled`` rows alone, by its own plan.
+    ``fresh_pages``: pages that are entered and not filled, to be cleared first. ``sampled``: the
+    last rows of the items that want a token, padded likewise; the last layer goes on with these
+    ``num_sampled`` rows alone, by its own plan.
     """
 
     num_rows: int
     input_ids: torch.Tensor
     positions: torch.Tensor
     kv_rows: torch.Tensor
+    fresh_pages: tuple[int, ...]
     attention: AttentionPlan
     num_sampled: int
     sampled: torch.Tensor
@@ -37,6 +39,7 @@ def make_plan(items: Sequence[ForwardItem], pool: KvPool, min_rows: int) -> Batc
     input_ids: list[int] = []
     positions: list[int] = []
     pages: list[int] = []
+    fresh_pages: list[int] = []
     chunks: list[Chunk] = []
     singles: list[tuple[int, Context]] = []
     sampled: list[tuple[int, Context]] = []
@@ -47,6 +50,8 @@ def make_plan(items: Sequence[ForwardItem], pool: KvPool, min_rows: int) -> Batc
         input_ids += item.input_ids
         positions += item_positions
         pages += [context.pages[position // pool.page_size] for position in item_positions]
+        if item.start <= context.num_tokens // pool.page_size * pool.page_size < context.num_tokens:
+            fresh_pages.append(context.pages[-1])
         if len(item.input_ids) == 1:
             singles.append((rows.start, context))
         else:
@@ -60,6 +65,7 @@ def make_plan(items: Sequence[ForwardItem], pool: KvPool, min_rows: int) -> Batc
         input_ids=pool.index(input_ids + padding),
         positions=pool.index(positions + padding),
         kv_rows=pool.rows_of(pages, [position % pool.page_size for position in positions]),
+        fresh_pages=tuple(fresh_pages),
         attention=attention,
         num_sampled=len(sampled),
         sampled=pool.index([row for row, _ in sampled] + [0] * (min_rows - len(sampled))),

@@ -1,13 +1,13 @@
 """Errors of the model.
 
 ModelError
-├── ModelPathError         no model at that path, or a file of it cannot be read
-├── UnsupportedModelError  a model that this engine does not know
-├── MissingPackageError    an optional package is not installed
-├── DtypeError             a number format that is no choice
-├── DeviceError            a device that is not there
-├── PageTableError         a batch names pages that do not exist or do not cover its tokens
-└── PageDataError          KV bytes of the wrong length
+├── ModelPathError             --model-path names nothing that can be loaded
+│   ├── UnsupportedModelError  a model that this engine does not know
+│   └── MissingPackageError    an optional package is not installed
+├── DtypeError                 a number format that is no choice
+├── DeviceError                a device that is not there
+├── PageTableError             a batch names pages that do not exist or do not cover its tokens
+└── PageDataError              KV bytes of the wrong length
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ class ModelError(Exception):
 
 
 class ModelPathError(ModelError):
-    """No model at that path, or a file of it cannot be read."""
+    """No model at that path, or it cannot be loaded."""
+
+    def __init__(self, model_path: str, problem: str) -> None:
+        super().__init__(f"--model-path {model_path!r}: {problem}")
+        self.model_path = model_path
 
 
-class UnsupportedModelError(ModelError):
+class UnsupportedModelError(ModelPathError):
     """The directory holds a model that this engine does not know."""
 
 
-class MissingPackageError(ModelError):
+class MissingPackageError(ModelPathError):
     """A model directory needs an optional package that is not installed."""
 
 

@@ -21,9 +21,7 @@ class _Identity(msgspec.Struct, frozen=True, kw_only=True):
     page_format: str
 
 
-def fingerprint(
-    config: ModelConfig, page_size: int, dtype: str, seed: int, checkpoint: str
-) -> str:
+def fingerprint(config: ModelConfig, page_size: int, dtype: str, seed: int, checkpoint: str) -> str:
     """Hex digest, the same in every process. ``checkpoint``: digest of loaded weights, or empty."""
     identity = _Identity(
         config=config,

@@ -1,4 +1,4 @@
-"""A local Hugging Face directory: config.json and *.safetensors of a plain Llama."""
+"""Weights of a local Hugging Face directory: *.safetensors of a plain Llama."""
 
 from __future__ import annotations
 
@@ -6,34 +6,82 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-import msgspec
 import torch
 
 from engine.model.config import ModelConfig
 from engine.model.errors import MissingPackageError, ModelPathError, UnsupportedModelError
+from engine.model.hf_config import read_config
 from engine.model.weights import TensorSource
 
-ARCHITECTURE = "LlamaForCausalLM"
+
+class TensorFile(Protocol):
+    """An open safetensors file."""
+
+    def keys(self) -> list[str]: ...
+
+    def get_tensor(self, name: str) -> torch.Tensor: ...
 
 
-class HfConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of config.json; the names are Hugging Face's."""
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A model on disk. ``digest``: SHA-256 of its weight files."""
 
-    architectures: tuple[str, ...] = ()
-    num_hidden_layers: int
-    hidden_size: int
-    num_attention_heads: int
-    num_key_value_heads: int | None = None
-    head_dim: int | None = None
-    intermediate_size: int
-    vocab_size: int
-    eos_token_id: int | tuple[int, ...]
-    rope_theta: float = 10_000.0
-    rope_scaling: dict[str, object] | None = None
-    rope_parameters: dict[str, object] | None = None
-    rms_norm_eps: float = 1e-6
-    hidden_act: str = "silu"
-    attention_bias: bool = False
-    mlp_bias: bool = False
-    tie_word_embeddings: bool = False
+    config: ModelConfig
+    source: TensorSource
+    digest: str
+
+
+def load_checkpoint(model_path: str) -> Checkpoint:
+    """Open a directory; tensors are read when asked for. Raises ModelError."""
+    config = read_config(model_path)
+    files = sorted(Path(model_path).glob("*.safetensors"))
+    if not files:
+        raise ModelPathError(
+            model_path,
+            "no *.safetensors in it; save the model anew with transformers' save_pretrained",
+        )
+    return Checkpoint(config, _file_source(model_path, files), _digest(files))
+
+
+def _file_source(model_path: str, files: Sequence[Path]) -> TensorSource:
+    """Tensors by name out of all files together."""
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError as error:
+        raise MissingPackageError(
+            model_path, "a directory needs the package safetensors: pip install safetensors"
+        ) from error
+
+    opened: list[TensorFile] = []
+    for path in files:
+        try:
+            opened.append(safe_open(path, framework="pt"))
+        except (SafetensorError, OSError) as error:
+            raise ModelPathError(model_path, f"{path}: {error}; copy it again") from error
+    file_of = {name: file for file in opened for name in file.keys()}  # noqa: SIM118
+
+    def get(name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        if name not in file_of:
+            raise UnsupportedModelError(
+                model_path, f"no tensor {name}; choose a plain Llama model with all its files"
+            )
+        tensor = file_of[name].get_tensor(name)
+        if tensor.shape != shape:
+            raise UnsupportedModelError(
+                model_path,
+                f"{name} is {list(tensor.shape)}, config.json says {list(shape)}; "
+                "the files are of different models, copy them again",
+            )
+        return tensor
+
+    return get
+
+
+def _digest(files: Sequence[Path]) -> str:
+    digests = []
+    for path in files:
+        with path.open("rb") as file:
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+    return hashlib.sha256("".join(digests).encode()).hexdigest()

@@ -107,6 +107,11 @@ class KvPool:
             pages = torch.frombuffer(bytearray(data), dtype=torch.uint8)
             self._pages.index_copy_(0, index, pages.view(len(page_ids), -1).to(index.device))
 
+    def clear(self, page_ids: Sequence[int]) -> None:
+        """Zero pages. What is behind a request's last token is masked, but 0 * NaN is NaN: broken
+        bytes of a page's former owner must not reach the next one."""
+        self._pages.index_fill_(0, self.index(page_ids), 0)
+
     def check_pages(self, page_ids: Sequence[int]) -> None:
         """Raises PageTableError if a page does not exist."""
         if page_ids and not 0 <= min(page_ids) <= max(page_ids) < self.num_pages:

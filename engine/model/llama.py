@@ -28,6 +28,8 @@ class Llama:
 
     def forward(self, plan: BatchPlan) -> torch.Tensor | None:
         """Write the rows' K and V; logits [num_sampled, vocab], or None if no row is sampled."""
+        if plan.fresh_pages:
+            self._pool.clear(plan.fresh_pages)
         hidden = embedding(plan.input_ids, self._weights.embed)
         turns = self._rope.at(plan.positions)
         attention = plan.attention
@@ -38,8 +40,9 @@ class Llama:
                 # All KV is written; only the sampled rows have anything left to compute.
                 if plan.num_sampled == 0:
                     return None
-                hidden, queries = hidden[plan.sampled], queries[plan.sampled]
-                attention = plan.last_attention
+                if plan.last_attention is not attention:
+                    hidden, queries = hidden[plan.sampled], queries[plan.sampled]
+                    attention = plan.last_attention
             hidden = self._mix(layer, hidden, attend(index, queries, attention, self._pool))
         hidden = self._norm(hidden, self._weights.norm)
         return linear(hidden, self._weights.lm_head)[: plan.num_sampled]
@@ -51,9 +54,9 @@ class Llama:
         config = self._config
         qkv = linear(self._norm(hidden, layer.input_norm), layer.qkv)
         turned = qkv[:, : config.q_size + config.kv_size]
-        self._rope.rotate_(turned.unflatten(1, (-1, config.head_dim)), turns)
-        queries = qkv[:, : config.q_size].unflatten(1, (-1, config.head_dim))
-        return queries, qkv[:, config.q_size :]
+        by_head = (len(qkv), -1, config.head_dim)
+        self._rope.rotate_(turned.view(by_head), turns)
+        return qkv[:, : config.q_size].view(by_head), qkv[:, config.q_size :]
 
     def _mix(
         self, layer: LayerWeights, hidden: torch.Tensor, attended: torch.Tensor

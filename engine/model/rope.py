@@ -25,8 +25,9 @@ class Rope:
     @staticmethod
     def rotate_(heads: torch.Tensor, turns: torch.Tensor) -> None:
         """Turn ``heads`` [tokens, heads, head_dim] in place; pairs stand side by side."""
+        pairs = (*heads.shape[:2], -1, 2)
         if heads.dtype == torch.float32:
-            torch.view_as_complex(heads.unflatten(2, (-1, 2))).mul_(turns)
+            torch.view_as_complex(heads.view(pairs)).mul_(turns)
             return
-        wide = torch.view_as_complex(heads.float().unflatten(2, (-1, 2)))
+        wide = torch.view_as_complex(heads.float().view(pairs))
         heads.copy_(torch.view_as_real(wide.mul_(turns)).flatten(2))

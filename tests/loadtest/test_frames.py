@@ -145,3 +145,18 @@ def test_first_answer_wins_and_late_tokens_count() -> None:
     assert made.over_ns == 11
     assert made.last_frame == frame(2, LENGTH)
     assert judge(made, Ending()).outcome is Outcome.COMPLETED
+
+
+def test_a_prefill_error_quoted_and_cut_by_the_router_is_still_an_abort() -> None:
+    """Seen: the router quotes it in its own message and cuts it within the reason."""
+    body = (
+        rb'{"error":{"type":"Service Unavailable","code":"prefill_unavailable","message":"Prefill server '
+        rb"error (503 Service Unavailable): {\"error\":{\"message\":\"Prefill transfer failed for rid=a: no "
+        rb"beat from d0 (reason peer_dead, stage transfer, rid a)\",\"type\":\"abort\",\"code\":503,"
+        rb"\"reason\":\"peer_de"
+    )
+    abort = find_server_abort(body)
+    assert abort is not None
+    assert (abort.reason, abort.stage) == ("peer_dead", "transfer")
+    assert abort.message is not None
+    assert abort.message.startswith("Prefill transfer failed")

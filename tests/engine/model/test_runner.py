@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
-import torch
-import torch.nn.functional as F
 
 from engine.core.io_struct import SamplingParams
 from engine.model.config import TINY
 from engine.model.errors import ModelPathError
 from engine.model.runner import ModelRunner, load_runner
 from engine.model.tokenizer import load_tokenizer
-from engine.model.weights import Weights, seeded_weights
 from tests.engine.model.bench_items import (
     chunk_items,
     generate,
@@ -33,53 +28,6 @@ def make_runner(num_pages: int = 256, seed: int = 0) -> ModelRunner:
 @pytest.fixture(scope="module")
 def runner() -> ModelRunner:
     return make_runner()
-
-
-def reference_logits(weights: Weights, ids: list[int]) -> torch.Tensor:
-    """Llama written down plainly: one sequence, no cache, no packing tricks."""
-    dim, heads, kv_heads = TINY.head_dim, TINY.num_attention_heads, TINY.num_key_value_heads
-    length = len(ids)
-    hidden = weights.embedding[torch.tensor(ids)]
-    frequencies = TINY.rope_theta ** (-torch.arange(0, dim, 2).float() / dim)
-    angles = torch.arange(length).float()[:, None] * frequencies[None]
-    rotation = torch.polar(torch.ones_like(angles), angles)
-
-    def norm(x: torch.Tensor) -> torch.Tensor:
-        return x * (x.pow(2).mean(-1, keepdim=True) + TINY.rms_norm_eps).rsqrt()
-
-    def rotate(x: torch.Tensor) -> torch.Tensor:
-        pairs = torch.complex(x[..., : dim // 2].contiguous(), x[..., dim // 2 :].contiguous())
-        turned = pairs * rotation[:, None]
-        return torch.cat([turned.real, turned.imag], dim=-1)
-
-    for layer in weights.layers:
-        packed = norm(hidden) @ layer.qkv.T
-        query, key, value = packed.split([heads * dim, kv_heads * dim, kv_heads * dim], dim=-1)
-        query = rotate(query.view(length, heads, dim))
-        key = rotate(key.view(length, kv_heads, dim))
-        value = value.view(length, kv_heads, dim)
-        mixed = torch.empty(length, heads, dim)
-        for head in range(heads):
-            shared = head // TINY.group_size
-            scores = query[:, head] @ key[:, shared].T / math.sqrt(dim)
-            scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf)
-            mixed[:, head] = scores.softmax(-1) @ value[:, shared]
-        hidden = hidden + mixed.reshape(length, -1) @ layer.out.T
-        gate, up = (norm(hidden) @ layer.gate_up.T).chunk(2, dim=-1)
-        hidden = hidden + (F.silu(gate) * up) @ layer.down.T
-    return norm(hidden)[-1] @ weights.lm_head.T
-
-
-def test_paged_chunked_equals_the_plain_reference(runner: ModelRunner) -> None:
-    prompt = random_prompt(1, 600)
-    weights = seeded_weights(TINY, 0, torch.float32)
-    pages = list(range(100, 40, -1))
-    token = prefill(runner, prompt, pages)
-    best = reference_logits(weights, prompt).topk(2)
-    assert token.token_id == int(best.indices[0])
-    assert token.margin == pytest.approx(float(best.values[0] - best.values[1]), abs=1e-3)
-    second = generate(runner, prompt, pages, 2)[1]
-    assert second == int(reference_logits(weights, [*prompt, token.token_id]).argmax())
 
 
 def test_one_wrong_page_changes_the_answer() -> None:

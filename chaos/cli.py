@@ -56,11 +56,16 @@ def _seed(text: str) -> int:
 def _add_run(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "run",
-        help="run a scenario: start, load, break, heal, judge",
-        description="Run one scenario on this machine and judge it.",
+        help="run a scenario or a suite: start, load, break, heal, judge",
+        description=(
+            "Run one scenario on this machine and judge it; or a suite (a folder of scenarios), one after "
+            "the other into DIR/NAME, with a summary in DIR/suite.json."
+        ),
         epilog=_EXIT_CODES,
     )
-    parser.add_argument("scenario", type=Path, help="a scenario file (YAML)")
+    parser.add_argument(
+        "scenario", type=Path, metavar="SCENARIO|SUITE", help="a scenario file (YAML), or a folder"
+    )
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="run directory, new or empty"
     )
@@ -80,6 +85,10 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.regression is not None and args.regression not in NAMES:
         raise UsageError(f"--regression {args.regression}: unknown, use one of {', '.join(NAMES)}")
+    if args.scenario.is_dir():
+        from chaos.suite import run_suite
+
+        return run_suite(args.scenario, args.out, args.seed, args.regression)
     scenario = load_scenario(args.scenario, seed=args.seed)
     return run_scenario(scenario, args.out, args.regression)
 

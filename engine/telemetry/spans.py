@@ -69,13 +69,22 @@ def emit_request_spans(telemetry: Telemetry, request: RequestTrace) -> None:
     stamps = _stamps(request)
     role_span = _start_role_span(telemetry, request, stamps)
     spans: list[Span] = []
+    ends_ns = _ends_ns(stamps)
     for index, stamp in enumerate(stamps):
         parent = spans[stamp.parent] if 0 <= stamp.parent < index else role_span
-        spans.append(_emit_stamp(telemetry, request, stamp, parent))
+        spans.append(_emit_stamp(telemetry, request, stamp, parent, ends_ns[index]))
     if request.abort is not None:
         _set_status(role_span, request.abort)
-    last_ns = max([request.ended_ns, *(stamp.end_ns for stamp in stamps)])
-    role_span.end(telemetry.wall_ns(last_ns))
+    role_span.end(telemetry.wall_ns(max([request.ended_ns, *ends_ns])))
+
+
+def _ends_ns(stamps: list[SpanStamp]) -> list[int]:
+    """When each span ends: never at its start (Jaeger warns of such a span), and after its children."""
+    ends_ns = [max(stamp.start_ns + 1, stamp.end_ns) for stamp in stamps]
+    for index, stamp in enumerate(stamps):
+        if 0 <= stamp.parent < index:
+            ends_ns[stamp.parent] = max(ends_ns[stamp.parent], ends_ns[index])
+    return ends_ns
 
 
 def _stamps(request: RequestTrace) -> list[SpanStamp]:
@@ -120,7 +129,7 @@ def _remote(parent: TraceParent | None) -> Context:
 
 
 def _emit_stamp(
-    telemetry: Telemetry, request: RequestTrace, stamp: SpanStamp, parent: Span
+    telemetry: Telemetry, request: RequestTrace, stamp: SpanStamp, parent: Span, end_ns: int
 ) -> Span:
     attributes = _identity(telemetry, request)
     if stamp.name == ABORT and request.abort is not None:
@@ -133,7 +142,7 @@ def _emit_stamp(
     )
     if stamp.name == ABORT and request.abort is not None:
         _set_status(span, request.abort)
-    span.end(telemetry.wall_ns(max(stamp.start_ns, stamp.end_ns)))
+    span.end(telemetry.wall_ns(end_ns))
     return span
 
 

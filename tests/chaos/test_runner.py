@@ -176,7 +176,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert len(incarnations) == 2, "d0 was killed and came back as another process"
     [probe] = [e for e in read_jsonl(run / "events.jsonl", RunEvent) if e.kind is EventKind.PROBE]
     assert (probe.name, probe.ok) == ("capacity:p0-d0", True)
-    assert len((run / "control.jsonl").read_bytes().splitlines()) == 12
+    assert len((run / "control.jsonl").read_bytes().splitlines()) == 16, "12 wanted and 4 spare"
     assert_nothing_is_left(run)
 
 

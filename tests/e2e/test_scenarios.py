@@ -1,0 +1,52 @@
+"""Shipped scenarios on the real parts, as a user runs them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chaos.verdict import CheckStatus, RunStatus, Verdict
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(110)]
+HOME = Path(__file__).parents[2]
+
+
+def run(scenario: str, out: Path) -> tuple[int, Verdict, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "severance", "run", f"chaos/scenarios/{scenario}", "--out", out],
+        cwd=HOME,
+        env={**os.environ, "XDG_CACHE_HOME": str(out.parent / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    text = done.stdout + done.stderr
+    assert (out / "verdict.json").exists(), text
+    verdict = msgspec.json.decode((out / "verdict.json").read_bytes(), type=Verdict)
+    return done.returncode, verdict, text
+
+
+def test_a_run_without_faults_passes(tmp_path: Path) -> None:
+    code, verdict, text = run("quiet.yaml", tmp_path / "run")
+    assert (code, verdict.status) == (0, RunStatus.PASSED), text
+    assert all(check.status is CheckStatus.PASS and check.examined for check in verdict.checks)
+    counts = verdict.requests
+    assert counts.total == counts.completed + sum(counts.aborted.values()) > 0
+    assert set(counts.aborted) == {"disconnect", "rid", "deadline"}
+    assert verdict.residue == ()
+    for name in ("report.html", "junit.xml", "aborts.jsonl", "spans.sqlite"):
+        assert (tmp_path / "run" / name).stat().st_size > 0
+
+
+def test_a_fault_on_a_link_that_nobody_uses_is_invalid(tmp_path: Path) -> None:
+    code, verdict, text = run("selftest/no-effect.yaml", tmp_path / "run")
+    assert (code, verdict.status) == (4, RunStatus.INVALID), text
+    assert [fault.proven for fault in verdict.faults] == [False]
+    unknown = {check.id for check in verdict.checks if check.status is not CheckStatus.PASS}
+    assert unknown == {"faults_proven"}

@@ -1,6 +1,6 @@
 """Frames on the control and kv links: one msgpack envelope, and on kv the raw pages behind it.
 
-msgspec only: unauthenticated pickle over zmq was a remote-code-execution hole in several engines.
+msgspec only: reading a frame must never run code (that was a hole in several engines' zmq links).
 """
 
 from __future__ import annotations

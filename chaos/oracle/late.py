@@ -6,10 +6,17 @@ from chaos.oracle.evidence import RunEvidence, Source
 from chaos.oracle.fault_window import FaultWindow
 from chaos.oracle.findings import Findings, check
 from chaos.oracle.requests import Request
-from chaos.oracle.span_index import PREFILL
+from chaos.oracle.span_index import DECODE, PREFILL
 from loadtest.history import End, Outcome
 
 _TIMER_SLACK_S = 1.0
+_WAITS_FOR_PEER = {
+    PREFILL: frozenset({"queue", "kv.transfer"}),
+    DECODE: frozenset({"queue", "decode.wait_kv"}),
+}
+"""Stages in which a half has joined with its peer and needs it."""
+_VERDICT_SLACK_NS = 200_000_000
+_LONGEST_STAGE_NS = 60_000_000_000
 _SURELY_JOINED_NS = 1_000_000_000
 """A request sent that long before a cut has been joined by both halves."""
 _AFTER_JOIN = ("queue", "prefill.chunk", "kv.transfer")
@@ -48,6 +55,9 @@ def check_late(evidence: RunEvidence, findings: Findings) -> None:
             findings.fail(f"{end.outcome} after {age_s:.1f} s", rid=request.rid)
         elif request.server_failed:
             _after_fault(evidence, request, end, findings)
+    for fault in evidence.faults:
+        if fault.cuts_control(plan.deployment.worker.peer_dead_after_s + 1.0):
+            _halves_after_death(evidence, fault, findings)
     findings.note = f"the slowest took {slowest:.1f} s"
 
 
@@ -67,6 +77,32 @@ def _after_fault(evidence: RunEvidence, request: Request, end: End, findings: Fi
             f"{end.outcome} {took_s:.1f} s after it met {first.label}, bound {bound_s:g} s",
             rid=request.rid,
         )
+
+
+def _halves_after_death(evidence: RunEvidence, fault: FaultWindow, findings: Findings) -> None:
+    """No half that was joined when its peer died may still wait for it long after.
+
+    Its own spans say so, whatever the client saw: a half that joined after the cut began met a session that
+    was dead already, and is hit by the same verdict.
+    """
+    begin_ns = fault.begin_ns or 0
+    dead_ns = begin_ns + int(evidence.plan.deployment.worker.peer_dead_after_s * 1e9)
+    bound_ns = begin_ns + int(evidence.plan.dead_peer_abort_s * 1e9)
+    mono = evidence.spans.mono
+    for halves in evidence.spans.halves.values():
+        for half in halves:
+            for span in half.stages:
+                waits = span.name in _WAITS_FOR_PEER[half.role]
+                joined = (
+                    begin_ns - _LONGEST_STAGE_NS < mono(span.start_ns) < dead_ns - _VERDICT_SLACK_NS
+                )
+                if waits and joined and mono(span.end_ns) > bound_ns:
+                    late_s = (mono(span.end_ns) - begin_ns) / 1e9
+                    findings.fail(
+                        f"{half.worker} still had it in {span.name} {late_s:.1f} s into {fault.label}",
+                        rid=half.rid,
+                        span=span,
+                    )
 
 
 def _must_notice(evidence: RunEvidence, request: Request, fault: FaultWindow) -> bool:

@@ -134,6 +134,16 @@ def joined_just_before_the_cut_and_not_told(run: HealthyRun) -> None:
 
 
 @breaks("late", FAIL)
+def a_half_that_joined_in_a_dead_session_waits_on(run: HealthyRun) -> None:
+    """Sent after the cut began, before anybody could know; its client heard nothing for long."""
+    rid = next(r.rid for r in run.history if isinstance(r, Sent) and r.sent_ns > mono(5.0))
+    which = is_span("decode.wait_kv", rid, "decode")
+    if not any(which(span) for span in run.spans):
+        which = is_span("bootstrap", rid, "decode")
+    change_span(run, which, name="decode.wait_kv", start_ns=wall(5.3), end_ns=wall(10.1))
+
+
+@breaks("late", FAIL)
 def hurt_by_one_fault_ended_by_the_next(run: HealthyRun) -> None:
     rid = next(r.rid for r in run.history if isinstance(r, Sent) and r.sent_ns > mono(5.5))
     change_end(run, rid, end_ns=mono(23.6))

@@ -38,7 +38,7 @@ from engine.core.peer import (
 )
 from engine.core.req import Req
 from engine.core.rooms import Room, RoomFailure, TerminalRoom
-from engine.core.scheduler import ScheduleBatch
+from engine.core.schedule_batch import ScheduleBatch
 
 
 class DecodeScheduler(DisaggScheduler):
@@ -256,10 +256,10 @@ class DecodeScheduler(DisaggScheduler):
         self.step += 1
         return ScheduleBatch(
             items=tuple(decode_item(req) for req in self.running),
-            keys=tuple(req.key for req in self.running),
+            members=tuple(self.member(req) for req in self.running),
         )
 
-    def process_batch_result(
+    def _process_tokens(
         self, batch: ScheduleBatch, result: Sequence[TokenLogprob | None], now_ns: int
     ) -> None:
         for key, token in zip(batch.keys, result, strict=True):

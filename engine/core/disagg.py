@@ -278,7 +278,7 @@ class DisaggScheduler(Scheduler):
             self.emit(Tell(peer=str(room.peer), message=query))
 
     def is_idle(self) -> bool:
-        return not self.reqs and not len(self.rooms)
+        return super().is_idle() and not len(self.rooms)
 
 
 _WHAT_FAILED = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from enum import StrEnum
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,6 +19,13 @@ _DEFAULT_NAMES = {
     DisaggregationMode.PREFILL: "p0",
     DisaggregationMode.DECODE: "d0",
 }
+
+
+class AbortGranularity(StrEnum):
+    """When a forward whose requests were all aborted stops: before its next layer, or at its end."""
+
+    LAYER = "layer"
+    CHUNK = "chunk"
 
 
 class _Shared(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +51,7 @@ class _Shared(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap_timeout_s: float = 5.0
     peer_dead_after_s: float = 1.5
     transfer_timeout_s: float = 10.0
+    abort_granularity: AbortGranularity = AbortGranularity.LAYER
     log_level: str = "info"
 
 

@@ -102,7 +102,7 @@ def serve(args: SchedulerArgs) -> None:
         lambda deliver: make_links(args, runner.fingerprint, runner.page_bytes, pulse, deliver),
     )
     core = make_scheduler(args.mode, make_config(args, runner.eos_token_id))
-    loop = SchedulerLoop(core, runner, io, pulse)
+    loop = SchedulerLoop(core, runner, io, pulse, args.abort_granularity)
 
     def on_term(_signum: int, _frame: FrameType | None) -> None:
         loop.stop()

@@ -23,9 +23,15 @@ class PairMachine(RuleBasedStateMachine):
         self.was_cut = False
         self.waited_ns = 0
 
-    @initialize(decode_pages=st.sampled_from([8, 16, 40]), staging=st.sampled_from([2, 8]))
-    def size(self, decode_pages: int, staging: int) -> None:
+    @initialize(
+        decode_pages=st.sampled_from([8, 16, 40]),
+        staging=st.sampled_from([2, 8]),
+        is_layered=st.booleans(),
+    )
+    def size(self, decode_pages: int, staging: int, is_layered: bool) -> None:
         self.pair = Pair(decode_pages=decode_pages, num_staging_pages=staging)
+        for worker in self.pair.workers:
+            worker.is_layered = is_layered
 
     @rule(num_tokens=st.integers(1, 40), max_new=st.integers(1, 6), half=st.sampled_from("bbbbpd"))
     def request(self, num_tokens: int, max_new: int, half: str) -> None:
@@ -70,6 +76,11 @@ class PairMachine(RuleBasedStateMachine):
         )
         if frozen:
             assert len(worker.tokens(message.rid)) == frozen[0]
+
+    @rule(half=st.sampled_from("pd"))
+    def cancelled_in_vain(self, half: str) -> None:
+        """A forward that stops although somebody in it lives is no progress and no loss."""
+        (self.pair.prefill if half == "p" else self.pair.decode).step(self.pair.now_ns, cancel=True)
 
     @rule(half=st.sampled_from("pd"))
     def step(self, half: str) -> None:

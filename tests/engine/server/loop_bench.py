@@ -55,9 +55,13 @@ class LoopBench:
     """`send` as the HTTP process does; `answers` is what it would get."""
 
     def __init__(
-        self, runner: ModelRunner, directory: Path, granularity: AbortGranularity, num_pages: int
+        self,
+        runner: WatchedRunner,
+        directory: Path,
+        granularity: AbortGranularity,
+        num_pages: int,
     ) -> None:
-        self.runner = WatchedRunner(runner)
+        self.runner = runner
         to_scheduler, from_scheduler = f"ipc://{directory}/to", f"ipc://{directory}/from"
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
         self._push = context.socket(zmq.PUSH)
@@ -120,12 +124,13 @@ class LoopBench:
 
 @contextmanager
 def loop_bench(
-    runner: ModelRunner,
+    runner: ModelRunner | WatchedRunner,
     directory: Path,
     granularity: AbortGranularity = AbortGranularity.LAYER,
     num_pages: int = 400,
 ) -> Iterator[LoopBench]:
-    bench = LoopBench(runner, directory, granularity, num_pages)
+    watched = runner if isinstance(runner, WatchedRunner) else WatchedRunner(runner)
+    bench = LoopBench(watched, directory, granularity, num_pages)
     bench.start()
     try:
         yield bench

@@ -63,6 +63,8 @@ def serve_args(namespace: argparse.Namespace) -> ServeArgs:
         transfer_timeout_s=namespace.disaggregation_transfer_timeout,
         peer_dead_after_s=namespace.peer_dead_after,
         otlp_traces_endpoint=namespace.otlp_traces_endpoint,
+        request_waiting_timeout_s=namespace.request_waiting_timeout,
+        request_running_timeout_s=namespace.request_running_timeout,
         abort_granularity=namespace.abort_granularity,
         log_level=namespace.log_level,
     )
@@ -145,6 +147,20 @@ def _add_aborts(group: argparse._ArgumentGroup) -> None:
         default="layer",
         help="a forward whose requests were all aborted stops before its next layer, or runs to its "
         "end (%(default)s)",
+    )
+    group.add_argument(
+        "--request-waiting-timeout",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="answer 504 to a request that has not begun to compute by then, 0: never (%(default)s)",
+    )
+    group.add_argument(
+        "--request-running-timeout",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="answer 504 to a request that computes for so long, 0: never (%(default)s)",
     )
 
 

@@ -49,6 +49,7 @@ def _admit(scheduler: Scheduler, budget: int, now_ns: int) -> Req | None:
         return None
     scheduler.waiting_queue.popleft()
     scheduler.pools.admit(req, num_pages)
+    scheduler.deadlines.started(req, now_ns)
     req.time_stats.trace_ctx.end("queue", now_ns)
     return req
 

@@ -86,13 +86,16 @@ class DecodeScheduler(DisaggScheduler):
             return
         self._num_attempts += 1
         req.attempt = Attempt(self.config.incarnation, self._num_attempts)
-        req.peer = f"{req.recv.bootstrap_host}:{req.recv.bootstrap_port}"
+        req.peer = self._known_peer(req)
         room.peer, room.attempt = req.peer, req.attempt
         if req.peer in self.peers:
             self._join(req, now_ns)
         else:
             self.bootstrap_queue.append(req)
             self.emit(Connect(peer=req.peer))
+
+    def _known_peer(self, req: Req) -> str:
+        return f"{req.recv.bootstrap_host}:{req.recv.bootstrap_port}"
 
     def _on_peer_up(self, message: PeerUp, now_ns: int) -> None:
         super()._on_peer_up(message, now_ns)
@@ -228,6 +231,7 @@ class DecodeScheduler(DisaggScheduler):
     def _run(self, req: Req, first: TokenLogprob, now_ns: int) -> None:
         req.stage = Stage.RUNNING
         req.num_cached_tokens = req.num_input_tokens
+        self.deadlines.started(req, now_ns)
         req.time_stats.trace_ctx.begin("decode", now_ns)
         self.running.append(req)
         self.append_token(req, first, now_ns)

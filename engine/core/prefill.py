@@ -140,6 +140,9 @@ class PrefillScheduler(DisaggScheduler):
             elif room.state is KVPoll.Success:
                 self._finish_transfer(req, room, now_ns)
 
+    def _known_peer(self, req: Req) -> str | None:
+        return None  # its JOIN will be answered
+
     def pop_bootstrapped(self, now_ns: int) -> None:
         """Requests whose decode half is ready enter the waiting queue, while metadata slots last."""
         while self.bootstrapped and self.pools.metadata_slots.can_allocate(1):

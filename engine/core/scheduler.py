@@ -16,6 +16,7 @@ from engine.core.cancellation import names
 from engine.core.codes import AbortOrigin, AbortReason, AbortVia, DisaggregationMode, Stage
 from engine.core.config import SchedulerConfig
 from engine.core.control import answer_control
+from engine.core.deadlines import Deadlines
 from engine.core.io_struct import (
     AbortReq,
     ControlReq,
@@ -41,6 +42,7 @@ class Scheduler(ABC):
         self.config = config
         self.pools = Pools(config)
         self.rooms = RoomTable(config.terminal_keep_ns)
+        self.deadlines = Deadlines(config)
         self.reqs: dict[ReqKey, Req] = {}
         self.waiting_queue: deque[Req] = deque()
         self.running: list[Req] = []
@@ -83,15 +85,17 @@ class Scheduler(ABC):
 
     def _add_request(self, recv: TokenizedGenerateReqInput, now_ns: int) -> None:
         req = Req(recv=recv, time_stats=ReqTimeStats(received_ns=recv.received_ns))
+        self.deadlines.arrived(req)
         if req.key in self.reqs:
             self._held_back.append(req)  # results and answers go by key: the older one ends first
         else:
             self._take_in(req, now_ns)
 
     def _take_in(self, req: Req, now_ns: int) -> None:
-        self.reqs[req.key] = req
         limit = self.config.max_queued_requests
-        if limit and self.num_queued() >= limit:
+        is_full = bool(limit) and self.num_queued() >= limit
+        self.reqs[req.key] = req
+        if is_full:
             text = f"The request queue is full ({limit}). Try again later."
             self.mark(req, AbortReason.QUEUE_FULL, AbortOrigin.SERVER, text, now_ns)
             return
@@ -152,6 +156,7 @@ class Scheduler(ABC):
 
     def safe_point(self, now_ns: int) -> None:
         """First statement of every scheduling step, also while paused."""
+        self._mark_overdue(now_ns)
         self.process_pending_chunked_abort(now_ns)
         self.process_pending_aborts(now_ns)
         self._take_in_held_back(now_ns)
@@ -163,6 +168,10 @@ class Scheduler(ABC):
                 self._held_back.append(req)
             else:
                 self._take_in(req, now_ns)
+
+    def _mark_overdue(self, now_ns: int) -> None:
+        for due in self.deadlines.pop_due(now_ns):
+            self.mark(due.req, AbortReason.DEADLINE, due.kind.origin, due.message, now_ns)
 
     def process_pending_chunked_abort(self, now_ns: int) -> None:
         """Abort the marked chunked request; if it has left the chunk slot, the abort follows it."""
@@ -247,7 +256,7 @@ class Scheduler(ABC):
 
     def member(self, req: Req) -> BatchMember:
         """``req`` as a part of a batch."""
-        return BatchMember(rid=req.rid, room=req.room)
+        return BatchMember(rid=req.rid, room=req.room, deadline_ns=self.deadlines.nearest_ns(req))
 
     def tell_tokenizer(self, req: Req, now_ns: int, tokens: tuple[TokenLogprob, ...] = ()) -> None:
         """Pass tokens on; with a finish, the request's one and last answer."""

@@ -171,6 +171,9 @@ class GenerateEndpoint:
             else None,
             bootstrap_room=state.room,
             top_logprobs_num=state.top_logprobs_num,
+            deadline_ns=state.received_ns + int((body.deadline_s or 0) * 1e9)
+            if body.deadline_s
+            else 0,
         )
 
 

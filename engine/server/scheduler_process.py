@@ -55,6 +55,8 @@ def make_config(args: SchedulerArgs, eos_token_id: int) -> SchedulerConfig:
         eos_token_id=eos_token_id,
         bootstrap_timeout_ns=int(args.bootstrap_timeout_s * SECOND_NS),
         transfer_timeout_ns=int(args.transfer_timeout_s * SECOND_NS),
+        request_waiting_timeout_ns=int(args.request_waiting_timeout_s * SECOND_NS),
+        request_running_timeout_ns=int(args.request_running_timeout_s * SECOND_NS),
     )
 
 

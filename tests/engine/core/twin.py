@@ -56,6 +56,8 @@ def make_config(name: str, num_pages: int = 24, **changes: int) -> SchedulerConf
         num_staging_pages=changes.get("num_staging_pages", 8),
         max_queued_requests=changes.get("max_queued_requests", 0),
         eos_token_id=EOS,
+        request_waiting_timeout_ns=changes.get("waiting_timeout_ns", 0),
+        request_running_timeout_ns=changes.get("running_timeout_ns", 0),
     )
 
 
@@ -276,7 +278,12 @@ class Pair:
 
 
 def make_request(
-    rid: str, room: int | None, prompt: tuple[int, ...], max_new: int, now_ns: int
+    rid: str,
+    room: int | None,
+    prompt: tuple[int, ...],
+    max_new: int,
+    now_ns: int,
+    deadline_ns: int = 0,
 ) -> TokenizedGenerateReqInput:
     return TokenizedGenerateReqInput(
         rid=rid,
@@ -286,6 +293,7 @@ def make_request(
         bootstrap_host=None if room is None else "p",
         bootstrap_port=None if room is None else 1,
         bootstrap_room=room,
+        deadline_ns=deadline_ns,
     )
 
 

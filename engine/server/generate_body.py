@@ -55,7 +55,7 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class GenerateBody(msgspec.Struct, frozen=True, kw_only=True):
     """One request. Fields of SGLang that are not listed are ignored, as routers add their own.
 
-    ``deadline_s``: the server aborts the request so long after its arrival.
+    ``deadline_s``: the server aborts the request so long after its arrival. SGLang's router drops it.
     """
 
     rid: Annotated[str, Meta(min_length=1, max_length=128)] | None = None

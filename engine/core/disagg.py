@@ -117,8 +117,8 @@ class DisaggScheduler(Scheduler):
         room = self.rooms.get(message.room)
         if room is None and self.rooms.terminal(message.room) is None:
             self._bury(message.room, peer, message.attempt, failure, now_ns)
-        elif room is not None and message.attempt in (None, room.attempt):
-            self._fail_room(room, failure, now_ns)
+        elif room is not None and (not room.joined or message.attempt in (None, room.attempt)):
+            self._fail_room(room, failure, now_ns)  # one that has not joined knows no attempt yet
 
     def _bury(
         self, room: int, peer: str, attempt: Attempt | None, failure: RoomFailure, now_ns: int

@@ -4,7 +4,8 @@
 
 A real loop, I/O thread and model in one process. A long prompt prefills in chunks of 256 tokens; at a random
 moment within a chunk its abort is sent over ipc; the time runs from the send to the release at the
-safe point. Prints a JSON line a row; ratios are to the median time of that run's own full chunks.
+safe point. ``shared``: beside a living request, whose batch runs to its end. Prints a JSON line a row; ratios
+are to the median time of that run's own full chunks.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     layers: int
     granularity: str
+    shared: bool
     aborts: int
     chunk_ms: float
     p50_ms: float
@@ -46,22 +48,30 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimedRunner(WatchedRunner):
-    """Notes when each forward began, and how long the full ones took."""
+    """Notes who has begun to compute, and how long full chunks took."""
 
     def __init__(self, runner: ModelRunner) -> None:
         super().__init__(runner)
-        self.began_ns = 0
+        self.begun: set[str] = set()
         self.full_ns: list[int] = []
 
     def forward(self, items: list[ForwardItem], should_stop: ShouldStop = never) -> ForwardResult:
-        self.began_ns = time.monotonic_ns()
+        began_ns = time.monotonic_ns()
+        self.begun |= {item.rid for item in items}
         result = self._runner.forward(items, should_stop)
-        if isinstance(result, list) and len(items[0].input_ids) == CHUNK:
-            self.full_ns.append(time.monotonic_ns() - self.began_ns)
+        if isinstance(result, list) and len(items[-1].input_ids) == CHUNK:
+            self.full_ns.append(time.monotonic_ns() - began_ns)
         return result
 
 
-def measure(runner: ModelRunner, granularity: AbortGranularity, num_aborts: int, seed: int) -> Row:
+def measure(
+    runner: ModelRunner,
+    granularity: AbortGranularity,
+    num_aborts: int,
+    seed: int,
+    shared: bool = False,
+) -> Row:
+    """One row: ``num_aborts`` aborts, one request at a time."""
     draw = random.Random(seed)
     timed = TimedRunner(runner)
     with (
@@ -70,6 +80,8 @@ def measure(runner: ModelRunner, granularity: AbortGranularity, num_aborts: int,
     ):
         bench.send(make_request("warm", None, make_prompt(0, PROMPT), 1, time.monotonic_ns()))
         bench.answer("warm")
+        if shared:
+            bench.send(make_request("alive", None, (1, 2, 3), 4_000, time.monotonic_ns()))
         chunk_ns = statistics.median(timed.full_ns)
         took = sorted(_abort_once(bench, timed, f"r{n}", draw, chunk_ns) for n in range(num_aborts))
     chunk_ms = statistics.median(timed.full_ns) / 1e6
@@ -77,6 +89,7 @@ def measure(runner: ModelRunner, granularity: AbortGranularity, num_aborts: int,
     return Row(
         layers=runner.config.num_hidden_layers,
         granularity=granularity,
+        shared=shared,
         aborts=num_aborts,
         chunk_ms=round(chunk_ms, 2),
         p50_ms=round(p50, 2),
@@ -89,10 +102,9 @@ def measure(runner: ModelRunner, granularity: AbortGranularity, num_aborts: int,
 def _abort_once(
     bench: LoopBench, timed: TimedRunner, rid: str, draw: random.Random, chunk_ns: float
 ) -> int:
-    before_ns = timed.began_ns
     prompt = make_prompt(draw.randrange(100), PROMPT)
     bench.send(make_request(rid, None, prompt, 1, time.monotonic_ns()))
-    while timed.began_ns == before_ns:
+    while rid not in timed.begun:
         time.sleep(0.0002)
     time.sleep((1 + draw.random()) * chunk_ns / 1e9)
     bench.send(make_abort(rid, time.monotonic_ns()))
@@ -110,8 +122,9 @@ def main(argv: list[str]) -> int:
     for layers in args.layers:
         config = msgspec.structs.replace(TINY, num_hidden_layers=layers)
         runner = ModelRunner(config, NUM_PAGES, 16, "float32", seed=0)
-        for granularity in AbortGranularity:
-            row = measure(runner, granularity, args.aborts, seed=layers)
+        kinds = [(granularity, False) for granularity in AbortGranularity]
+        for granularity, shared in [*kinds, (AbortGranularity.LAYER, True)]:
+            row = measure(runner, granularity, args.aborts, layers, shared)
             print(msgspec.json.encode(row).decode(), flush=True)
     return 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from engine.core.batch import Cancelled
 from engine.core.codes import Stage
 from engine.core.config import SECOND_NS
 from engine.core.io_struct import TokenizedGenerateReqInput
+from engine.core.peer import Emit
 from engine.model.config import TINY
 from engine.model.runner import ModelRunner
 from engine.server.args import AbortGranularity
@@ -84,10 +84,10 @@ def test_the_io_thread_dies_and_the_loop_does_not_stay_green(
     with loop_bench(runner, tmp_path) as bench:
         bench.send(ask("a", max_new=2))
         bench.answer("a")
-        bench.io._from_http.close()
-        os.eventfd_write(bench.io._wake_fd, 1)
+        bench.io.submit([Emit(message=object())])  # type: ignore[arg-type]  # cannot be encoded
         assert bench.join(5), "the loop still runs without ears"
         bench.io._to_http.close(0)
+        bench.io._from_http.close(0)
     assert bench.died_of == [bench.io.failure]
 
 

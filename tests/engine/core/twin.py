@@ -202,9 +202,12 @@ class Pair:
         assert isinstance(self.decode.core, DecodeScheduler)
         return self.decode.core
 
-    def request(self, rid: str, room: int, prompt: tuple[int, ...], max_new: int) -> None:
+    def request(
+        self, rid: str, room: int, prompt: tuple[int, ...], max_new: int, deadline_ns: int = 0
+    ) -> None:
         for worker in self.workers:
-            worker.inbox.append(make_request(rid, room, prompt, max_new, self.now_ns))
+            request = make_request(rid, room, prompt, max_new, self.now_ns, deadline_ns)
+            worker.inbox.append(request)
 
     def deliver(self, limit: int = 1000) -> None:
         """Carry what was sent, unless the wires are cut."""

@@ -80,6 +80,12 @@ def test_deadline_of_the_client_is_a_normal_answer(unified: WorkerProcess) -> No
     wait_clean(unified)
 
 
+def test_server_info_shows_the_limits(unified: WorkerProcess) -> None:
+    info = unified.get("/server_info").json
+    assert (info["request_waiting_timeout"], info["request_running_timeout"]) == (0.8, 1.5)
+    assert info["abort_granularity"] == "layer"
+
+
 def test_running_timeout_is_an_error(unified: WorkerProcess) -> None:
     answer = unified.post("/generate", body("slow"))
     assert abort_codes(answer) == (504, "deadline", "server")

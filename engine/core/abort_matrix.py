@@ -15,6 +15,8 @@ from enum import StrEnum
 import msgspec
 
 from engine.core.codes import AbortOrigin, AbortReason, AbortVia, DisaggregationMode, Stage
+from engine.core.config import SECOND_NS
+from engine.core.io_struct import AbortInfo
 from engine.core.ledger import Resource
 
 UNIFIED, PREFILL, DECODE = DisaggregationMode
@@ -232,13 +234,11 @@ CAUSES = (
     ),
 )
 
-LINK_REASONS = frozenset(
-    {_R.BOOTSTRAP_TIMEOUT, _R.PEER_DEAD, _R.TRANSFER_FAILED, _R.TRANSFER_TIMEOUT}
-)
-"""What each half may notice by itself when the link between them breaks."""
+DROPPED_LATE = frozenset({_R.CLIENT_ABORT, _R.CLIENT_DISCONNECT, _R.DEADLINE})
+"""What a half may show at any time: its client, or the router that drops it after the other's error."""
 
-DROPPED_BY_ROUTER = frozenset({_R.CLIENT_ABORT, _R.CLIENT_DISCONNECT, _R.DEADLINE})
-"""What a half may show whatever ended the other: its client, or the router after the other's error."""
+NEWS_NS = SECOND_NS
+"""An abort is told in less than this while the link is up."""
 
 
 def cells() -> Iterator[Cell]:
@@ -249,23 +249,18 @@ def cells() -> Iterator[Cell]:
                 yield Cell(place=place, cause=cause)
 
 
-def may_pair(one: AbortReason, one_via: AbortVia, other: AbortReason, other_via: AbortVia) -> bool:
-    """May the two halves of a room end with these codes?"""
-    if one_via is AbortVia.PEER and other_via is AbortVia.PEER:
+def may_pair(one: AbortInfo, other: AbortInfo, *, link_broke: bool) -> bool:
+    """May the two halves of a room end so? ``link_broke``: news could not get through in time."""
+    vias = {one.via, other.via}
+    if vias == {AbortVia.PEER}:
         return False  # somebody must have decided
-    if one is other:
+    if one.reason is other.reason:
         return True
-    if AbortVia.PEER in (one_via, other_via):
+    if AbortVia.PEER in vias:
         return False  # the reason travels with the abort
-    return one in others_of(other)
-
-
-def others_of(reason: AbortReason) -> frozenset[AbortReason]:
-    """Reasons that the other half may show beside this one, both having decided by themselves."""
-    if reason in DROPPED_BY_ROUTER:
-        return frozenset(AbortReason)
-    breaks = LINK_REASONS | {AbortReason.SHUTDOWN}
-    return DROPPED_BY_ROUTER | {reason} | (breaks if reason in breaks else frozenset())
+    if link_broke or {one.reason, other.reason} & DROPPED_LATE:
+        return True
+    return abs(one.released_ns - other.released_ns) < NEWS_NS
 
 
 # ---- the page -------------------------------------------------------------------------------------
@@ -317,12 +312,20 @@ def _answer(cell: Cell) -> str:
 
 
 def _pairs() -> str:
-    rows = [["this half", "the other half, where each decided by itself"]]
-    for reason in AbortReason:
-        others = [str(other) for other in AbortReason if other in others_of(reason)]
-        rows.append([reason, "any" if len(others) == len(AbortReason) else ", ".join(others)])
-    told = "A half that was told (`via` is `peer`) has the reason of the one that told it; never both.\n"
-    return f"## Which codes the two halves may show\n\n{told}\n{_table(rows)}"
+    late = ", ".join(sorted(DROPPED_LATE))
+    rows = [
+        ["`via` of the halves", "link", "their reasons"],
+        ["peer, peer", "", "never: somebody must have decided"],
+        ["peer, local", "", "the same: the reason travels with the abort"],
+        ["local, local", "up", "any two within a second, before the news is there"],
+        [
+            "local, local",
+            "up",
+            f"later: the same, or one of {late} (the router may drop a half late)",
+        ],
+        ["local, local", "broken", "any two: each half decides for itself"],
+    ]
+    return f"## Which codes the two halves may show\n\n{_table(rows)}"
 
 
 def _table(rows: list[list[str]]) -> str:

@@ -6,11 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.abort_matrix import CAUSES, PLACES, Cell, Told, cells, may_pair, render
-from engine.core.codes import AbortReason, AbortVia, Stage, http_status
+from engine.core.abort_matrix import (
+    CAUSES,
+    NEWS_NS,
+    PLACES,
+    Cell,
+    Told,
+    cells,
+    may_pair,
+    render,
+)
+from engine.core.codes import AbortOrigin, AbortReason, AbortVia, Stage, http_status
+from engine.core.io_struct import AbortInfo
 from engine.core.ledger import Resource
 from engine.server.answers import abort_error
-from tests.engine.core.scene import ROOM, Scene, num_kv_pages
+from tests.engine.core.scene import HITS_BOTH, ROOM, Scene, num_kv_pages
 from tests.engine.core.test_abort_paths import assert_clean
 
 DOC = Path(__file__).resolve().parents[3] / "docs" / "abort-matrix.md"
@@ -69,7 +79,8 @@ def _check_other_half(scene: Scene) -> None:
     abort = finish.abort if finish is not None else None
     if abort is not None and mine.finish is not None and mine.finish.abort is not None:
         info = mine.finish.abort
-        assert may_pair(info.reason, info.via, abort.reason, abort.via)
+        link_broke = scene.cause.name in HITS_BOTH
+        assert may_pair(info, abort, link_broke=link_broke)
         if scene.is_told_itself():
             assert (abort.reason, abort.via) == (info.reason, AbortVia.PEER)
     elif scene.is_told_itself() and scene.cell.place.stage is not Stage.QUEUE:
@@ -82,11 +93,39 @@ def test_each_reason_has_a_cause_and_each_place_its_aborts() -> None:
     assert reached == {(place.role, place.stage) for place in PLACES}
 
 
-def test_pairs_are_symmetric() -> None:
-    for one in AbortReason:
-        for other in AbortReason:
-            local = AbortVia.LOCAL
-            assert may_pair(one, local, other, local) is may_pair(other, local, one, local)
+def info_of(reason: AbortReason, via: AbortVia, at_ns: int = 0) -> AbortInfo:
+    return AbortInfo(
+        reason=reason,
+        origin=AbortOrigin.SERVER,
+        via=via,
+        stage=Stage.QUEUE,
+        message="",
+        received_ns=at_ns,
+        released_ns=at_ns,
+    )
+
+
+@pytest.mark.parametrize(
+    ("vias", "reasons", "apart_ns", "link_broke", "may"),
+    [
+        ("pp", (AbortReason.SHUTDOWN, AbortReason.SHUTDOWN), 0, False, False),
+        ("pl", (AbortReason.SHUTDOWN, AbortReason.SHUTDOWN), 0, False, True),
+        ("pl", (AbortReason.SHUTDOWN, AbortReason.PEER_DEAD), 0, True, False),
+        ("ll", (AbortReason.SHUTDOWN, AbortReason.PEER_DEAD), NEWS_NS - 1, False, True),
+        ("ll", (AbortReason.SHUTDOWN, AbortReason.PEER_DEAD), NEWS_NS, False, False),
+        ("ll", (AbortReason.SHUTDOWN, AbortReason.SHUTDOWN), NEWS_NS, False, True),
+        ("ll", (AbortReason.QUEUE_FULL, AbortReason.CLIENT_DISCONNECT), NEWS_NS, False, True),
+        ("ll", (AbortReason.QUEUE_FULL, AbortReason.BOOTSTRAP_TIMEOUT), NEWS_NS, True, True),
+    ],
+)
+def test_pairs(
+    vias: str, reasons: tuple[AbortReason, AbortReason], apart_ns: int, link_broke: bool, may: bool
+) -> None:
+    via = {"p": AbortVia.PEER, "l": AbortVia.LOCAL}
+    one = info_of(reasons[0], via[vias[0]])
+    other = info_of(reasons[1], via[vias[1]], apart_ns)
+    assert may_pair(one, other, link_broke=link_broke) is may
+    assert may_pair(other, one, link_broke=link_broke) is may
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -203,10 +203,10 @@ class PairMachine(RuleBasedStateMachine):
                 for answer in worker.answers(rid)
                 if answer.finish is not None and answer.finish.abort is not None
             ]
+            link_broke = self.was_cut or self.waited_ns > SECOND_NS
             if len(aborts) == 2:
-                one, other = aborts
-                assert may_pair(one.reason, one.via, other.reason, other.via), aborts
-            if not self.was_cut and self.waited_ns <= SECOND_NS and rid not in self.half_lost:
+                assert may_pair(*aborts, link_broke=link_broke), aborts
+            if not link_broke and rid not in self.half_lost:
                 assert not any(abort.reason in TIMEOUTS for abort in aborts), aborts
 
     def _tokens_are_right(self) -> None:

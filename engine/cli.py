@@ -33,6 +33,7 @@ def add_serve_flags(parser: argparse.ArgumentParser) -> None:
     _add_http(parser.add_argument_group("HTTP"))
     _add_model(parser.add_argument_group("model"))
     _add_limits(parser.add_argument_group("memory and batching"))
+    _add_aborts(parser.add_argument_group("aborts"))
     _add_disaggregation(parser.add_argument_group("disaggregation"))
     _add_observability(parser.add_argument_group("observability"))
 
@@ -62,6 +63,9 @@ def serve_args(namespace: argparse.Namespace) -> ServeArgs:
         transfer_timeout_s=namespace.disaggregation_transfer_timeout,
         peer_dead_after_s=namespace.peer_dead_after,
         otlp_traces_endpoint=namespace.otlp_traces_endpoint,
+        request_waiting_timeout_s=namespace.request_waiting_timeout,
+        request_running_timeout_s=namespace.request_running_timeout,
+        abort_granularity=namespace.abort_granularity,
         log_level=namespace.log_level,
     )
 
@@ -133,6 +137,30 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         type=int,
         default=0,
         help="prompt plus output of one request, 0: the whole pool (%(default)s)",
+    )
+
+
+def _add_aborts(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--abort-granularity",
+        choices=("layer", "chunk"),
+        default="layer",
+        help="a forward whose requests were all aborted stops before its next layer, or runs to its "
+        "end (%(default)s)",
+    )
+    group.add_argument(
+        "--request-waiting-timeout",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="answer 504 to a request that has not begun to compute by then, 0: never (%(default)s)",
+    )
+    group.add_argument(
+        "--request-running-timeout",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="answer 504 to a request that computes for so long, 0: never (%(default)s)",
     )
 
 

@@ -92,13 +92,13 @@ def whats_wrong(half: Half, abort: Span) -> str | None:
         return f"via {codes.via!r} is no code"
     if codes.stage not in STAGES[half.role]:
         return f"a {half.role} request has no stage {codes.stage!r}"
-    return _wrong_status(codes.reason, abort)
+    return _wrong_status(codes, abort)
 
 
-def _wrong_status(reason: str, abort: Span) -> str | None:
+def _wrong_status(codes: AbortCodes, abort: Span) -> str | None:
     """A client's own cancel is no error; any other abort is one, named by its reason."""
-    error_type = abort.text("error.type")
-    if reason in CLIENT_REASONS:
+    reason, error_type = codes.reason, abort.text("error.type")
+    if reason in CLIENT_REASONS and (reason, codes.origin) != (DEADLINE, "server"):
         is_error = abort.status == "error" or error_type is not None
         return f"{reason} is the client's own wish, yet an error" if is_error else None
     if abort.status != "error" or error_type != reason:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -28,6 +28,24 @@ class ForwardItem(msgspec.Struct, frozen=True, kw_only=True):
     top_logprobs_num: int = 0
 
 
+class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
+    """A forward that was told to stop between two layers. It is no progress: its pages are as before
+    for everybody who reads them, and its items can run again."""
+
+    num_layers_run: int
+
+
+ForwardResult = list[TokenLogprob | None] | Cancelled
+"""One entry an item, None where no token was wanted; or nothing at all."""
+
+ShouldStop = Callable[[], bool]
+
+
+def never() -> bool:
+    """Run every forward to its end."""
+    return False
+
+
 class ForwardRunner(Protocol):
     """The model seen from the scheduler loop. Runs on the scheduler thread only."""
 
@@ -36,8 +54,10 @@ class ForwardRunner(Protocol):
         """Bytes of one KV page over all layers, K and V."""
         ...
 
-    def forward(self, items: Sequence[ForwardItem]) -> list[TokenLogprob | None]:
-        """Run one batch; one entry an item, None where no token was wanted."""
+    def forward(
+        self, items: Sequence[ForwardItem], should_stop: ShouldStop = never
+    ) -> ForwardResult:
+        """Run one batch. ``should_stop`` is asked twice a layer; once it says yes, the rest is left."""
         ...
 
     def gather_pages(self, page_ids: Sequence[int]) -> bytes:

@@ -16,15 +16,22 @@ def next_chunks(scheduler: Scheduler, now_ns: int) -> list[tuple[Req, ForwardIte
     """The chunked request goes on; whole first chunks of others fill what is left of the budget."""
     budget = scheduler.config.chunked_prefill_size
     chunks = []
-    req = scheduler.chunked_req or _admit(scheduler, budget, now_ns)
+    req = scheduler.chunked_req or _next(scheduler, budget, now_ns)
     while req is not None:
         length = _next_chunk_len(scheduler, req)
         is_last = req.num_cached_tokens + length >= req.num_input_tokens
         scheduler.chunked_req = None if is_last else req
         chunks.append((req, _begin_chunk(req, length, is_last, now_ns)))
         budget -= length
-        req = _admit(scheduler, budget, now_ns) if is_last else None
+        req = _next(scheduler, budget, now_ns) if is_last else None
     return chunks
+
+
+def _next(scheduler: Scheduler, budget: int, now_ns: int) -> Req | None:
+    """Last chunks of a cancelled forward before anybody new: they fitted in one batch, so they do now."""
+    if scheduler.to_run_again:
+        return scheduler.to_run_again.popleft()
+    return _admit(scheduler, budget, now_ns)
 
 
 def _next_chunk_len(scheduler: Scheduler, req: Req) -> int:
@@ -42,6 +49,7 @@ def _admit(scheduler: Scheduler, budget: int, now_ns: int) -> Req | None:
         return None
     scheduler.waiting_queue.popleft()
     scheduler.pools.admit(req, num_pages)
+    scheduler.deadlines.started(req, now_ns)
     req.time_stats.trace_ctx.end("queue", now_ns)
     return req
 

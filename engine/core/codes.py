@@ -71,7 +71,7 @@ class KVPoll(IntEnum):
 CLIENT_REASONS = frozenset(
     {AbortReason.CLIENT_ABORT, AbortReason.CLIENT_DISCONNECT, AbortReason.DEADLINE}
 )
-"""Aborts that a client asked for: span status stays UNSET and the answer is no error."""
+"""Aborts that a client can ask for (a deadline may also be the server's, by its origin)."""
 
 HTTP_STATUS: dict[AbortReason, int] = {
     AbortReason.CLIENT_ABORT: 200,
@@ -86,4 +86,16 @@ HTTP_STATUS: dict[AbortReason, int] = {
     AbortReason.TRANSFER_TIMEOUT: 504,
     AbortReason.SHUTDOWN: 503,
 }
-"""HTTP status of the answer to an aborted request, by root cause."""
+"""HTTP status of the answer to an aborted request, by root cause, unless the client asked for it."""
+
+
+def is_clients_own(reason: AbortReason, origin: AbortOrigin) -> bool:
+    """Did the client ask for this end? Then it is no error: span status UNSET, answer 200."""
+    if reason is AbortReason.DEADLINE:
+        return origin is AbortOrigin.CLIENT
+    return reason in CLIENT_REASONS
+
+
+def http_status(reason: AbortReason, origin: AbortOrigin) -> int:
+    """Status of the answer to an aborted request."""
+    return 200 if is_clients_own(reason, origin) else HTTP_STATUS[reason]

@@ -13,7 +13,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes in tokens, pages or requests; times in nanoseconds.
 
     ``num_staging_pages`` bounds the KV pages that prefill has copied out and not yet seen acknowledged.
-    ``max_queued_requests`` 0: no limit.
+    ``max_queued_requests`` and the request timeouts: 0 is no limit.
     """
 
     worker_name: str
@@ -30,6 +30,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     room_query_ns: int = 1 * SECOND_NS
     terminal_keep_ns: int = 60 * SECOND_NS
     max_scatters_per_step: int = 4
+    request_waiting_timeout_ns: int = 0
+    request_running_timeout_ns: int = 0
 
     def __post_init__(self) -> None:
         if self.chunked_prefill_size % self.page_size:

@@ -38,7 +38,7 @@ from engine.core.peer import (
 )
 from engine.core.req import Req
 from engine.core.rooms import Room, RoomFailure, TerminalRoom
-from engine.core.scheduler import ScheduleBatch
+from engine.core.schedule_batch import ScheduleBatch
 
 
 class DecodeScheduler(DisaggScheduler):
@@ -86,13 +86,16 @@ class DecodeScheduler(DisaggScheduler):
             return
         self._num_attempts += 1
         req.attempt = Attempt(self.config.incarnation, self._num_attempts)
-        req.peer = f"{req.recv.bootstrap_host}:{req.recv.bootstrap_port}"
+        req.peer = self._known_peer(req)
         room.peer, room.attempt = req.peer, req.attempt
         if req.peer in self.peers:
             self._join(req, now_ns)
         else:
             self.bootstrap_queue.append(req)
             self.emit(Connect(peer=req.peer))
+
+    def _known_peer(self, req: Req) -> str:
+        return f"{req.recv.bootstrap_host}:{req.recv.bootstrap_port}"
 
     def _on_peer_up(self, message: PeerUp, now_ns: int) -> None:
         super()._on_peer_up(message, now_ns)
@@ -228,6 +231,7 @@ class DecodeScheduler(DisaggScheduler):
     def _run(self, req: Req, first: TokenLogprob, now_ns: int) -> None:
         req.stage = Stage.RUNNING
         req.num_cached_tokens = req.num_input_tokens
+        self.deadlines.started(req, now_ns)
         req.time_stats.trace_ctx.begin("decode", now_ns)
         self.running.append(req)
         self.append_token(req, first, now_ns)
@@ -256,10 +260,10 @@ class DecodeScheduler(DisaggScheduler):
         self.step += 1
         return ScheduleBatch(
             items=tuple(decode_item(req) for req in self.running),
-            keys=tuple(req.key for req in self.running),
+            members=tuple(self.member(req) for req in self.running),
         )
 
-    def process_batch_result(
+    def _process_tokens(
         self, batch: ScheduleBatch, result: Sequence[TokenLogprob | None], now_ns: int
     ) -> None:
         for key, token in zip(batch.keys, result, strict=True):

@@ -15,6 +15,7 @@ from engine.core.peer import (
     AbortRoom,
     Attempt,
     Committed,
+    Connect,
     Inbound,
     Join,
     KvArrived,
@@ -116,8 +117,8 @@ class DisaggScheduler(Scheduler):
         room = self.rooms.get(message.room)
         if room is None and self.rooms.terminal(message.room) is None:
             self._bury(message.room, peer, message.attempt, failure, now_ns)
-        elif room is not None and message.attempt in (None, room.attempt):
-            self._fail_room(room, failure, now_ns)
+        elif room is not None and (not room.joined or message.attempt in (None, room.attempt)):
+            self._fail_room(room, failure, now_ns)  # one that has not joined knows no attempt yet
 
     def _bury(
         self, room: int, peer: str, attempt: Attempt | None, failure: RoomFailure, now_ns: int
@@ -197,12 +198,7 @@ class DisaggScheduler(Scheduler):
         """Tell the peer, unless it told us, and close the room."""
         room = self.rooms.get(req.room) if req.room is not None else None
         info = req.finished_reason.abort if req.finished_reason else None
-        if (
-            req.room is None
-            or room is None
-            or info is None
-            or self._by_room.get(req.room) is not req
-        ):
+        if req.room is None or info is None:
             return
         failure = RoomFailure(
             reason=info.reason,
@@ -211,6 +207,10 @@ class DisaggScheduler(Scheduler):
             message=info.message,
             at_ns=now_ns,
         )
+        if req.stage is Stage.QUEUE and not req.is_fake:
+            self._refuse_room(req, req.room, failure, now_ns)
+        if room is None or self._by_room.get(req.room) is not req:
+            return
         told = info.via is AbortVia.PEER
         if not told and self._tell_room_failure(room, failure):
             told = True
@@ -218,6 +218,30 @@ class DisaggScheduler(Scheduler):
             req.time_stats.trace_ctx.abort_child("abort.notify_peer", now_ns, **{"pd.peer": peer})
         self.rooms.close(req.room, now_ns, failure, told)
         self._by_room.pop(req.room, None)
+
+    def _refuse_room(self, req: Req, number: int, failure: RoomFailure, now_ns: int) -> None:
+        """The request was refused before it had its room: the other half must not wait for it."""
+        room = self.rooms.get(number)
+        if room is not None and not room.has_request:  # JOIN came first
+            self._fail_room(room, failure, now_ns)
+        if room is not None or self.rooms.terminal(number) is not None:
+            return
+        peer = self._known_peer(req)
+        told = peer in self.peers
+        if peer is not None and told:
+            self._tell_failure(peer, number, None, failure)
+            req.time_stats.trace_ctx.abort_child("abort.notify_peer", now_ns, **{"pd.peer": peer})
+        elif peer is not None:
+            self.emit(Connect(peer=peer))
+        self.rooms.remember(
+            TerminalRoom(
+                room=number, peer=peer, attempt=None, failure=failure, told=told, at_ns=now_ns
+            )
+        )
+
+    @abstractmethod
+    def _known_peer(self, req: Req) -> str | None:
+        """The other half's name, where the request itself says it."""
 
     def _tell_room_failure(self, room: Room, failure: RoomFailure) -> bool:
         """True if the peer is there to be told; else it hears when it comes up or asks."""
@@ -278,7 +302,7 @@ class DisaggScheduler(Scheduler):
             self.emit(Tell(peer=str(room.peer), message=query))
 
     def is_idle(self) -> bool:
-        return not self.reqs and not len(self.rooms)
+        return super().is_idle() and not len(self.rooms)
 
 
 _WHAT_FAILED = {

@@ -21,6 +21,7 @@ def gauges(scheduler: Scheduler) -> dict[str, float]:
         "max_total_num_tokens": float(pages.total * page_size),
         "ledger_imbalance": float(pages.total - pages.free - pages.held),
         "ledger_double_frees": float(scheduler.pools.ledger.num_double_frees),
+        "cancelled_forwards": float(scheduler.num_cancelled_forwards),
         "rooms_open": float(len(scheduler.rooms)),
         "rooms_terminal": float(scheduler.rooms.num_terminal),
     }

@@ -66,6 +66,8 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenizedGenerateReqInput(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
+    """``deadline_ns``: when the client gives up, 0 for never."""
+
     rid: str
     input_ids: tuple[int, ...]
     sampling_params: SamplingParams
@@ -74,6 +76,7 @@ class TokenizedGenerateReqInput(msgspec.Struct, frozen=True, kw_only=True, tag="
     bootstrap_port: int | None = None
     bootstrap_room: int | None = None
     top_logprobs_num: int = 0
+    deadline_ns: int = 0
 
 
 class AbortReq(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):

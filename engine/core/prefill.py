@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+import msgspec
+
 from engine.core.chunking import end_chunk, next_chunks
 from engine.core.codes import (
     AbortOrigin,
@@ -36,7 +38,7 @@ from engine.core.peer import (
 )
 from engine.core.req import Req
 from engine.core.rooms import Room, RoomFailure
-from engine.core.scheduler import ScheduleBatch
+from engine.core.schedule_batch import BatchMember, ScheduleBatch
 
 
 class PrefillScheduler(DisaggScheduler):
@@ -53,16 +55,15 @@ class PrefillScheduler(DisaggScheduler):
         return self.config.pages_for(req.num_input_tokens)
 
     def num_queued(self) -> int:
-        computing = len(self.inflight_queue) + int(self.chunked_req is not None)
-        return len(self.reqs) - computing
+        return len(self.reqs) - len(self.inflight_queue) - self.num_chunked
 
     def queues(self) -> dict[str, int]:
-        waiting = len(self.waiting_queue) + int(self.chunked_req is not None)
+        waiting = len(self.waiting_queue) + self.num_chunked
         bootstrap = len(self.reqs) - waiting - len(self.inflight_queue)
         return {
             "bootstrap": max(0, bootstrap),
             "waiting": len(self.waiting_queue),
-            "chunked": int(self.chunked_req is not None),
+            "chunked": self.num_chunked,
             "inflight": len(self.inflight_queue),
         }
 
@@ -139,6 +140,9 @@ class PrefillScheduler(DisaggScheduler):
             elif room.state is KVPoll.Success:
                 self._finish_transfer(req, room, now_ns)
 
+    def _known_peer(self, req: Req) -> str | None:
+        return None  # its JOIN will be answered
+
     def pop_bootstrapped(self, now_ns: int) -> None:
         """Requests whose decode half is ready enter the waiting queue, while metadata slots last."""
         while self.bootstrapped and self.pools.metadata_slots.can_allocate(1):
@@ -178,10 +182,19 @@ class PrefillScheduler(DisaggScheduler):
             return None
         self.step += 1
         return ScheduleBatch(
-            items=tuple(item for _, item in chunks), keys=tuple(req.key for req, _ in chunks)
+            items=tuple(item for _, item in chunks),
+            members=tuple(self.member(req) for req, _ in chunks),
         )
 
-    def process_batch_result(
+    def member(self, req: Req) -> BatchMember:
+        """While it computes, its decode half can end it."""
+        member = super().member(req)
+        room = self.rooms.get(req.room) if req.room is not None else None
+        if room is None:
+            return member
+        return msgspec.structs.replace(member, peer=room.peer, attempt=room.attempt)
+
+    def _process_tokens(
         self, batch: ScheduleBatch, result: Sequence[TokenLogprob | None], now_ns: int
     ) -> None:
         for key, item, token in zip(batch.keys, batch.items, result, strict=True):

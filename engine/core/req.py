@@ -52,6 +52,8 @@ class Req:
     to_abort: AbortMark | None = None
     finished_reason: FinishReason | None = None
     chunk_index: int = 0
+    started_ns: int = 0
+    """When it first computed here; 0: it waits."""
 
     # prefill's sender half
     num_sent_pages: int = 0

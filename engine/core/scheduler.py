@@ -11,12 +11,12 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
-from engine.core.batch import ForwardItem
-from engine.core.codes import AbortOrigin, AbortReason, AbortVia, DisaggregationMode
+from engine.core.batch import Cancelled, ForwardResult
+from engine.core.cancellation import names
+from engine.core.codes import AbortOrigin, AbortReason, AbortVia, DisaggregationMode, Stage
 from engine.core.config import SchedulerConfig
 from engine.core.control import answer_control
+from engine.core.deadlines import Deadlines
 from engine.core.io_struct import (
     AbortReq,
     ControlReq,
@@ -30,13 +30,7 @@ from engine.core.peer import Effect, Emit, Inbound
 from engine.core.pools import Pools
 from engine.core.req import AbortMark, Req, ReqKey, ReqTimeStats, prepare_abort
 from engine.core.rooms import RoomTable
-
-
-class ScheduleBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """One forward: its items and, frozen with them, whose they are."""
-
-    items: tuple[ForwardItem, ...]
-    keys: tuple[ReqKey, ...]
+from engine.core.schedule_batch import BatchMember, ScheduleBatch
 
 
 class Scheduler(ABC):
@@ -48,14 +42,18 @@ class Scheduler(ABC):
         self.config = config
         self.pools = Pools(config)
         self.rooms = RoomTable(config.terminal_keep_ns)
+        self.deadlines = Deadlines(config)
         self.reqs: dict[ReqKey, Req] = {}
         self.waiting_queue: deque[Req] = deque()
         self.running: list[Req] = []
         self.chunked_req: Req | None = None
+        self.to_run_again: deque[Req] = deque()
         self.paused = False
         self.step = 0
+        self.num_cancelled_forwards = 0
         self._pending_chunked_abort_req: Req | None = None
         self._pending_aborts: list[Req] = []
+        self._held_back: list[Req] = []
         self._effects: list[Effect] = []
         self._idle_violations: list[str] = []
 
@@ -87,9 +85,17 @@ class Scheduler(ABC):
 
     def _add_request(self, recv: TokenizedGenerateReqInput, now_ns: int) -> None:
         req = Req(recv=recv, time_stats=ReqTimeStats(received_ns=recv.received_ns))
-        self.reqs[req.key] = req
+        self.deadlines.arrived(req)
+        if req.key in self.reqs:
+            self._held_back.append(req)  # results and answers go by key: the older one ends first
+        else:
+            self._take_in(req, now_ns)
+
+    def _take_in(self, req: Req, now_ns: int) -> None:
         limit = self.config.max_queued_requests
-        if limit and self.num_queued() >= limit:
+        is_full = bool(limit) and self.num_queued() >= limit
+        self.reqs[req.key] = req
+        if is_full:
             text = f"The request queue is full ({limit}). Try again later."
             self.mark(req, AbortReason.QUEUE_FULL, AbortOrigin.SERVER, text, now_ns)
             return
@@ -118,8 +124,8 @@ class Scheduler(ABC):
         """Mark every match (exact rid unless ``prefix``); returns how many were marked first by this."""
         return sum(
             self.mark(req, recv.reason, recv.origin, recv.message, recv.received_ns)
-            for req in list(self.reqs.values())
-            if _matches(recv, req)
+            for req in [*self.reqs.values(), *self._held_back]
+            if names(recv, req.rid, req.room)
         )
 
     def mark(
@@ -150,8 +156,22 @@ class Scheduler(ABC):
 
     def safe_point(self, now_ns: int) -> None:
         """First statement of every scheduling step, also while paused."""
+        self._mark_overdue(now_ns)
         self.process_pending_chunked_abort(now_ns)
         self.process_pending_aborts(now_ns)
+        self._take_in_held_back(now_ns)
+
+    def _take_in_held_back(self, now_ns: int) -> None:
+        held, self._held_back = self._held_back, []
+        for req in held:
+            if req.key in self.reqs:
+                self._held_back.append(req)
+            else:
+                self._take_in(req, now_ns)
+
+    def _mark_overdue(self, now_ns: int) -> None:
+        for due in self.deadlines.pop_due(now_ns):
+            self.mark(due.req, AbortReason.DEADLINE, due.kind.origin, due.message, now_ns)
 
     def process_pending_chunked_abort(self, now_ns: int) -> None:
         """Abort the marked chunked request; if it has left the chunk slot, the abort follows it."""
@@ -196,8 +216,9 @@ class Scheduler(ABC):
         if self.chunked_req is req:
             self.chunked_req = None
         self.running = [other for other in self.running if other is not req]
-        if req in self.waiting_queue:
-            self.waiting_queue.remove(req)
+        for queue in (self.waiting_queue, self.to_run_again, self._held_back):
+            if req in queue:
+                queue.remove(req)
 
     # ---- schedule and emit ---------------------------------------------------------------------
 
@@ -205,18 +226,44 @@ class Scheduler(ABC):
     def get_next_batch_to_run(self, now_ns: int) -> ScheduleBatch | None:
         """The safe point, then the next forward, if there is one."""
 
-    @abstractmethod
     def process_batch_result(
-        self, batch: ScheduleBatch, result: Sequence[TokenLogprob | None], now_ns: int
+        self, batch: ScheduleBatch, result: ForwardResult, now_ns: int
     ) -> None:
         """Take a forward's result in; what arrives for an aborted request is drained."""
+        if isinstance(result, Cancelled):
+            self._put_back(batch, now_ns)
+        else:
+            self._process_tokens(batch, result, now_ns)
+
+    @abstractmethod
+    def _process_tokens(
+        self, batch: ScheduleBatch, result: Sequence[TokenLogprob | None], now_ns: int
+    ) -> None: ...
+
+    def _put_back(self, batch: ScheduleBatch, now_ns: int) -> None:
+        """A cancelled forward is no progress: who has left a queue for it can run again.
+
+        Running requests and the chunked one are still where they were; only a last chunk has left.
+        """
+        self.num_cancelled_forwards += 1
+        for key in batch.keys:
+            req = self.reqs.get(key)
+            if req is None or req.stage is Stage.RUNNING:
+                continue
+            req.time_stats.trace_ctx.end("prefill.chunk", now_ns, **{"pd.cancelled": True})
+            if req.stage is Stage.LAST_CHUNK:
+                self.to_run_again.append(req)
+
+    def member(self, req: Req) -> BatchMember:
+        """``req`` as a part of a batch."""
+        return BatchMember(rid=req.rid, room=req.room, deadline_ns=self.deadlines.nearest_ns(req))
 
     def tell_tokenizer(self, req: Req, now_ns: int, tokens: tuple[TokenLogprob, ...] = ()) -> None:
         """Pass tokens on; with a finish, the request's one and last answer."""
         finish = req.finished_reason
         trace = req.time_stats.trace_ctx.record(now_ns) if finish else None
-        if finish:
-            self.reqs.pop(req.key, None)
+        if finish and self.reqs.get(req.key) is req:
+            del self.reqs[req.key]
         out = TokenOut(
             rid=req.rid, bootstrap_room=req.room, tokens=tokens, finish=finish, trace=trace
         )
@@ -249,6 +296,11 @@ class Scheduler(ABC):
         effects, self._effects = self._effects, []
         return effects
 
+    @property
+    def num_chunked(self) -> int:
+        """Requests between two chunks, or whose last chunk must run again."""
+        return int(self.chunked_req is not None) + len(self.to_run_again)
+
     # ---- look ------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -256,7 +308,7 @@ class Scheduler(ABC):
         """Length of every queue, by name."""
 
     def is_idle(self) -> bool:
-        return not self.reqs
+        return not self.reqs and not self._held_back
 
     def check_idle(self) -> None:
         """SGLang's on_idle check, over all resources: reported by the ledger view, never a crash."""
@@ -284,12 +336,3 @@ class Scheduler(ABC):
             conservation=tuple(broken),
             double_frees=self.pools.ledger.num_double_frees,
         )
-
-
-def _matches(recv: AbortReq, req: Req) -> bool:
-    if recv.abort_all:
-        return True
-    if recv.prefix:
-        return req.rid.startswith(recv.rid)
-    room_fits = recv.bootstrap_room is None or recv.bootstrap_room == req.room
-    return req.rid == recv.rid and room_fits

@@ -13,7 +13,8 @@ from engine.core.errors import InvariantError
 from engine.core.io_struct import TokenLogprob
 from engine.core.peer import Inbound
 from engine.core.req import Req
-from engine.core.scheduler import ScheduleBatch, Scheduler
+from engine.core.schedule_batch import ScheduleBatch
+from engine.core.scheduler import Scheduler
 
 
 class UnifiedScheduler(Scheduler):
@@ -30,7 +31,7 @@ class UnifiedScheduler(Scheduler):
     def queues(self) -> dict[str, int]:
         return {
             "waiting": len(self.waiting_queue),
-            "chunked": int(self.chunked_req is not None),
+            "chunked": self.num_chunked,
             "running": len(self.running),
         }
 
@@ -55,10 +56,10 @@ class UnifiedScheduler(Scheduler):
         if not items:
             return None
         self.step += 1
-        keys = [req.key for req in decoding] + [req.key for req, _ in prefilling]
-        return ScheduleBatch(items=tuple(items), keys=tuple(keys))
+        reqs = decoding + [req for req, _ in prefilling]
+        return ScheduleBatch(items=tuple(items), members=tuple(self.member(req) for req in reqs))
 
-    def process_batch_result(
+    def _process_tokens(
         self, batch: ScheduleBatch, result: Sequence[TokenLogprob | None], now_ns: int
     ) -> None:
         for key, item, token in zip(batch.keys, batch.items, result, strict=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import embedding, linear, rms_norm, silu
 
+from engine.core.batch import Cancelled, ShouldStop, never
 from engine.model.attention import attend
 from engine.model.batch_plan import BatchPlan
 from engine.model.config import ModelConfig
@@ -26,14 +27,22 @@ class Llama:
         self._rope = rope
         self._pool = pool
 
-    def forward(self, plan: BatchPlan) -> torch.Tensor | None:
-        """Write the rows' K and V; logits [num_sampled, vocab], or None if no row is sampled."""
+    def forward(
+        self, plan: BatchPlan, should_stop: ShouldStop = never
+    ) -> torch.Tensor | Cancelled | None:
+        """Write the rows' K and V; logits [num_sampled, vocab], or None if no row is sampled.
+
+        Asks ``should_stop`` before the attention and before the MLP of each layer. A forward that stops
+        has written K and V of some layers, at rows that the next one writes anew before it reads them.
+        """
         if plan.fresh_pages:
             self._pool.clear(plan.fresh_pages)
         hidden = embedding(plan.input_ids, self._weights.embed)
         turns = self._rope.at(plan.positions)
         attention = plan.attention
         for index, layer in enumerate(self._weights.layers):
+            if should_stop():
+                return Cancelled(num_layers_run=index)
             queries, kv = self._project(layer, hidden, turns)
             self._pool.write(plan.kv_rows[index], kv[: plan.num_rows])
             if index == self._config.num_hidden_layers - 1:
@@ -43,7 +52,10 @@ class Llama:
                 if plan.last_attention is not attention:
                     hidden, queries = hidden[plan.sampled], queries[plan.sampled]
                     attention = plan.last_attention
-            hidden = self._mix(layer, hidden, attend(index, queries, attention, self._pool))
+            attended = attend(index, queries, attention, self._pool)
+            if should_stop():
+                return Cancelled(num_layers_run=index)
+            hidden = self._mix(layer, hidden, attended)
         hidden = self._norm(hidden, self._weights.norm)
         return linear(hidden, self._weights.lm_head)[: plan.num_sampled]
 

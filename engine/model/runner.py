@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from engine.core.batch import ForwardItem
-from engine.core.io_struct import TokenLogprob
+from engine.core.batch import Cancelled, ForwardItem, ForwardResult, ShouldStop, never
 from engine.model.batch_plan import make_plan
 from engine.model.config import TINY, TINY_MODEL, ModelConfig
 from engine.model.device import find_device, find_dtype
@@ -69,16 +68,21 @@ class ModelRunner:
     def vocab_size(self) -> int:
         return self.config.vocab_size
 
-    def forward(self, items: Sequence[ForwardItem]) -> list[TokenLogprob | None]:
+    def forward(
+        self, items: Sequence[ForwardItem], should_stop: ShouldStop = never
+    ) -> ForwardResult:
         """Run one batch; one entry an item, None where no token was wanted.
 
-        Raises PageTableError before anything is written.
+        `Cancelled` if ``should_stop``, asked twice a layer, said yes. Raises PageTableError before
+        anything is written.
         """
         if not items:
             return []
         with torch.inference_mode():
             plan = make_plan(items, self._pool, self._min_rows)
-            logits = self._model.forward(plan)
+            logits = self._model.forward(plan, should_stop)
+            if isinstance(logits, Cancelled):
+                return logits
             if logits is None:
                 return [None] * len(items)
             tokens = iter(sample(logits, [item for item in items if item.wants_token]))

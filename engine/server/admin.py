@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,6 +12,7 @@ from engine.core.codes import AbortOrigin, AbortReason
 from engine.errors import RequestError
 from engine.server.answers import plain_error
 from engine.server.asgi import error_response, json_response, raw_json_response, read_body
+from engine.server.early_aborts import KEEP_NS
 from engine.server.generate_body import decode_body
 from engine.server.tokenizer_manager import TokenizerManager
 
@@ -39,7 +42,10 @@ class AdminRoutes:
         self._worker_name = worker_name
 
     async def abort_request(self, request: Request) -> Response:
-        """Abort by rid, by prefix, or everything. An unknown rid is a no-op that says so."""
+        """Abort by rid, by prefix, or everything.
+
+        A rid that is not open is remembered for two seconds, in case its request is still on the way.
+        """
         body = decode_body(await read_body(request.scope, request.receive), AbortBody)
         if not body.rid and not body.abort_all:
             raise RequestError("rid", "is empty; give a rid, or abort_all: true")
@@ -48,7 +54,10 @@ class AdminRoutes:
         )
         for state in states:
             self._manager.abort(state, AbortReason.CLIENT_ABORT, AbortOrigin.CLIENT)
-        return json_response(_abort_answer(body, len(states)))
+        is_early = False
+        if body.rid and not (states or body.prefix or body.abort_all):
+            is_early = self._manager.early_aborts.note_abort(body.rid, time.monotonic_ns())
+        return json_response(_abort_answer(body, len(states), is_early))
 
     async def pause_generation(self, request: Request) -> Response:
         """Stop forming batches; aborts still work."""
@@ -87,9 +96,14 @@ class AdminRoutes:
         return raw_json_response(msgspec.json.encode(view))
 
 
-def _abort_answer(body: AbortBody, matched: int) -> AbortAnswer:
+def _abort_answer(body: AbortBody, matched: int, is_early: bool) -> AbortAnswer:
     if matched:
         plural = "request is" if matched == 1 else "requests are"
         return AbortAnswer(matched=matched, message=f"{matched} {plural} being aborted")
     what = "no request is open" if body.abort_all else f"no open request matches {body.rid}"
+    if is_early:
+        keep_s = KEEP_NS / 1e9
+        return AbortAnswer(
+            matched=0, message=f"{what}; one that arrives within {keep_s:g} s will be aborted"
+        )
     return AbortAnswer(matched=0, message=f"{what}; nothing to abort")

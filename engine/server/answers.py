@@ -7,7 +7,7 @@ from http import HTTPStatus
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from engine.core.codes import HTTP_STATUS
+from engine.core.codes import http_status
 from engine.core.io_struct import AbortInfo, FinishReason, TokenLogprob
 from engine.errors import InputTooLong, RequestError
 from engine.model.tokenizer import Tokenizer
@@ -112,7 +112,7 @@ def abort_error(abort: AbortInfo, rid: str) -> ErrorBody | None:
 
     The message repeats the codes, because a router may pass on the message alone (SGLang's does).
     """
-    status = HTTP_STATUS[abort.reason]
+    status = http_status(abort.reason, abort.origin)
     if status == HTTPStatus.OK:
         return None
     return ErrorBody(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from enum import StrEnum
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,6 +19,13 @@ _DEFAULT_NAMES = {
     DisaggregationMode.PREFILL: "p0",
     DisaggregationMode.DECODE: "d0",
 }
+
+
+class AbortGranularity(StrEnum):
+    """When a forward whose requests were all aborted stops: before its next layer, or at its end."""
+
+    LAYER = "layer"
+    CHUNK = "chunk"
 
 
 class _Shared(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +51,9 @@ class _Shared(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap_timeout_s: float = 5.0
     peer_dead_after_s: float = 1.5
     transfer_timeout_s: float = 10.0
+    request_waiting_timeout_s: float = 0.0
+    request_running_timeout_s: float = 0.0
+    abort_granularity: AbortGranularity = AbortGranularity.LAYER
     log_level: str = "info"
 
 
@@ -167,6 +178,12 @@ def _check_times(args: ServeArgs) -> None:
     }.items():
         if not 0 < seconds < float("inf"):
             raise UsageError(flag, f"{seconds:g} is no time; give seconds above 0")
+    for flag, seconds in {
+        "--request-waiting-timeout": args.request_waiting_timeout_s,
+        "--request-running-timeout": args.request_running_timeout_s,
+    }.items():
+        if not 0 <= seconds < float("inf"):
+            raise UsageError(flag, f"{seconds:g} is no time; give seconds, or 0 for no limit")
     if not 0.3 <= args.peer_dead_after_s < float("inf"):
         raise UsageError(
             "--peer-dead-after",

@@ -171,7 +171,12 @@ class GenerateEndpoint:
             else None,
             bootstrap_room=state.room,
             top_logprobs_num=state.top_logprobs_num,
+            deadline_ns=_deadline_ns(state.received_ns, body.deadline_s),
         )
+
+
+def _deadline_ns(received_ns: int, deadline_s: float | None) -> int:
+    return 0 if deadline_s is None else received_ns + int(deadline_s * 1e9)
 
 
 def _new_rid(room: int | None) -> str:

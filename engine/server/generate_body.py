@@ -14,6 +14,7 @@ from engine.errors import RequestError
 
 T = TypeVar("T")
 _Count = Annotated[int, Meta(ge=1)]
+_Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 _Bits63 = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -52,7 +53,10 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class GenerateBody(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. Fields of SGLang that are not listed are ignored, as routers add their own."""
+    """One request. Fields of SGLang that are not listed are ignored, as routers add their own.
+
+    ``deadline_s``: the server aborts the request so long after its arrival. SGLang's router drops it.
+    """
 
     rid: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
     text: str | None = None
@@ -64,6 +68,7 @@ class GenerateBody(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap_host: str | None = None
     bootstrap_port: Annotated[int, Meta(ge=1, le=65_535)] | None = None
     bootstrap_room: _Bits63 | None = None
+    deadline_s: _Seconds | None = None
 
 
 _NEUTRAL: dict[str, tuple[object, ...]] = {

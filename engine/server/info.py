@@ -31,6 +31,9 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     chunked_prefill_size: int
     max_running_requests: int
     max_queued_requests: int
+    request_waiting_timeout: float
+    request_running_timeout: float
+    abort_granularity: str
     max_total_num_tokens: int
     context_length: int
     dtype: str
@@ -96,6 +99,9 @@ class InfoRoutes:
             chunked_prefill_size=args.chunked_prefill_size,
             max_running_requests=args.max_running_requests,
             max_queued_requests=args.max_queued_requests,
+            request_waiting_timeout=args.request_waiting_timeout_s,
+            request_running_timeout=args.request_running_timeout_s,
+            abort_granularity=args.abort_granularity,
             max_total_num_tokens=ready.num_pages * ready.page_size if ready else 0,
             context_length=ready.context_length if ready else args.context_length,
             dtype=args.dtype,

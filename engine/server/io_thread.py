@@ -1,10 +1,10 @@
 """`IoThread`: owns every zmq socket of the scheduler process, so that a long forward never stops a beat.
 
     HTTP process <-ipc-> IoThread <-links-> peers
-                            |  inbound queue -> loop; commands queue <- loop
+                            |  inbox -> loop; commands queue <- loop
 
-The loop hands in commands and wakes the thread through an eventfd; the thread puts what has arrived on the
-inbound queue. It never touches the core or a tensor.
+The loop hands in commands and wakes the thread through an eventfd; the thread puts what has arrived into
+the inbox. It never touches the core or a tensor.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import zmq
 
 from engine.core.io_struct import FromScheduler, SchedulerBeat, ToScheduler
 from engine.core.peer import Connect, Emit, Inbound, SendKv, Tell
+from engine.server.inbox import Inbox
 from engine.transfer.links import Links
 from engine.transfer.pulse import LoopPulse
 
@@ -43,7 +44,7 @@ Command = Emit | Connect | Tell | KvCommand
 
 
 class IoThread(threading.Thread):
-    """Start it once; `submit` and `inbound` are its two ends for the loop."""
+    """Start it once; `submit` and `inbox` are its two ends for the loop."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class IoThread(threading.Thread):
         make_links: Callable[[Callable[[Inbound], None]], Links | None],
     ) -> None:
         super().__init__(name="io", daemon=True)
-        self.inbound: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
+        self.inbox = Inbox()
         self.failure: BaseException | None = None
         self.num_malformed = 0
         self._pulse = pulse
@@ -71,7 +72,7 @@ class IoThread(threading.Thread):
         self._to_http.setsockopt(zmq.LINGER, 500)
         self._to_http.setsockopt(zmq.SNDHWM, 100_000)
         self._to_http.connect(from_scheduler)
-        self.links = make_links(self.inbound.put)
+        self.links = make_links(self.inbox.put)
 
     def submit(self, commands: list[Command]) -> None:
         """Hand commands over, in order. Called by the loop."""
@@ -125,7 +126,7 @@ class IoThread(threading.Thread):
             except zmq.Again:
                 return
             try:
-                self.inbound.put(self._decoder.decode(frame))
+                self.inbox.put(self._decoder.decode(frame))
             except (msgspec.DecodeError, msgspec.ValidationError):
                 self.num_malformed += 1
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-import queue
 import time
 
-from engine.core.batch import ForwardRunner
+from engine.core.batch import ForwardResult, ForwardRunner, never
 from engine.core.decode import DecodeScheduler
 from engine.core.gauges import gauges
 from engine.core.io_struct import GaugeSample
-from engine.core.peer import Emit, Inbound, Scatter, SendKv
+from engine.core.peer import Emit, Scatter, SendKv
+from engine.core.schedule_batch import ScheduleBatch
 from engine.core.scheduler import Scheduler
+from engine.server.args import AbortGranularity
+from engine.server.inbox import ForwardWatch
 from engine.server.io_thread import Command, IoThread, KvCommand
 from engine.transfer.pulse import LoopPulse
 
@@ -24,12 +26,18 @@ class SchedulerLoop:
     """The one thread that touches the core and the tensors. One batch at a time, never overlapped."""
 
     def __init__(
-        self, core: Scheduler, runner: ForwardRunner, io: IoThread, pulse: LoopPulse
+        self,
+        core: Scheduler,
+        runner: ForwardRunner,
+        io: IoThread,
+        pulse: LoopPulse,
+        granularity: AbortGranularity = AbortGranularity.LAYER,
     ) -> None:
         self._core = core
         self._runner = runner
         self._io = io
         self._pulse = pulse
+        self._granularity = granularity
         self._stopping = False
         self._has_work = False
         self._gauges_due_ns = 0
@@ -47,18 +55,23 @@ class SchedulerLoop:
 
     def turn(self) -> None:
         """One scheduling step. The inbox is drained before the safe point and before results."""
-        inbox = self._drain_inbox(wait=not self._has_work)
+        messages = self._io.inbox.drain(0.0 if self._has_work else IDLE_WAIT_S)
         self._pulse.begin_step(time.monotonic_ns())
-        self._core.recv(inbox, time.monotonic_ns())
+        self._core.recv(messages, time.monotonic_ns())
         batch = self._core.get_next_batch_to_run(time.monotonic_ns())
         self._submit()
         if batch is not None:
-            result = self._runner.forward(batch.items)
-            self._core.recv(self._drain_inbox(wait=False), time.monotonic_ns())
+            result = self._forward(batch)
+            self._core.recv(self._io.inbox.drain(), time.monotonic_ns())
             self._core.process_batch_result(batch, result, time.monotonic_ns())
             self._submit()
         self._look_after(has_batch=batch is not None)
         self._pulse.end_step(time.monotonic_ns())
+
+    def _forward(self, batch: ScheduleBatch) -> ForwardResult:
+        if self._granularity is AbortGranularity.CHUNK:
+            return self._runner.forward(batch.items, never)
+        return self._runner.forward(batch.items, ForwardWatch(batch, self._io.inbox).should_stop)
 
     def _look_after(self, has_batch: bool) -> None:
         core = self._core
@@ -84,16 +97,6 @@ class SchedulerLoop:
             "sessions_opened": float(counters.sessions_opened),
             "sessions_lost": float(counters.sessions_lost),
         }
-
-    def _drain_inbox(self, wait: bool) -> list[Inbound]:
-        inbox: list[Inbound] = []
-        try:
-            if wait:
-                inbox.append(self._io.inbound.get(timeout=IDLE_WAIT_S))
-            while True:
-                inbox.append(self._io.inbound.get_nowait())
-        except queue.Empty:
-            return inbox
 
     def _submit(self) -> None:
         """Do the core's effects in order: tensors here and now, the rest on the I/O thread."""

@@ -55,6 +55,8 @@ def make_config(args: SchedulerArgs, eos_token_id: int) -> SchedulerConfig:
         eos_token_id=eos_token_id,
         bootstrap_timeout_ns=int(args.bootstrap_timeout_s * SECOND_NS),
         transfer_timeout_ns=int(args.transfer_timeout_s * SECOND_NS),
+        request_waiting_timeout_ns=int(args.request_waiting_timeout_s * SECOND_NS),
+        request_running_timeout_ns=int(args.request_running_timeout_s * SECOND_NS),
     )
 
 
@@ -102,7 +104,7 @@ def serve(args: SchedulerArgs) -> None:
         lambda deliver: make_links(args, runner.fingerprint, runner.page_bytes, pulse, deliver),
     )
     core = make_scheduler(args.mode, make_config(args, runner.eos_token_id))
-    loop = SchedulerLoop(core, runner, io, pulse)
+    loop = SchedulerLoop(core, runner, io, pulse, args.abort_granularity)
 
     def on_term(_signum: int, _frame: FrameType | None) -> None:
         loop.stop()

@@ -27,6 +27,7 @@ from engine.core.io_struct import (
 )
 from engine.errors import InputTooLong, RequestError, UnavailableError
 from engine.server.control_client import ControlClient
+from engine.server.early_aborts import EarlyAborts
 from engine.server.ipc import SchedulerLink
 from engine.server.observer import RequestObserver
 from engine.server.req_state import AbortNote, ReqState
@@ -55,6 +56,7 @@ class TokenizerManager:
         self.control = ControlClient(link)
         self.rid_to_state: dict[str, dict[int | None, ReqState]] = {}
         self.num_unknown_outputs = 0
+        self.early_aborts = EarlyAborts()
         self._link = link
         self._observer = observer
         self._metrics = metrics
@@ -75,7 +77,8 @@ class TokenizerManager:
         """Take a request and send it to the scheduler.
 
         Raises `RequestError` if it does not fit or its (rid, room) is open, `UnavailableError` if the
-        scheduler takes nothing. Nothing is left behind then.
+        scheduler takes nothing. Nothing is left behind then. A request that its own abort has overtaken
+        is sent and aborted at once, so that its other half hears of it too.
         """
         ready = self.require_serving()
         rooms = self.rid_to_state.get(state.rid, {})
@@ -85,6 +88,8 @@ class TokenizerManager:
         self._link.send(request)
         self.rid_to_state.setdefault(state.rid, {})[state.room] = state
         self._drained.clear()
+        if self.early_aborts.was_aborted(state.rid, time.monotonic_ns()):
+            self.abort(state, AbortReason.CLIENT_ABORT, AbortOrigin.CLIENT)
 
     def abort(self, state: ReqState, reason: AbortReason, origin: AbortOrigin) -> None:
         """Accept an abort: no more output from now on, and the scheduler is told once."""
@@ -214,6 +219,7 @@ class TokenizerManager:
         if not self.rid_to_state:
             self._drained.set()
         state.end(finish, time.monotonic_ns())
+        self.early_aborts.note_end(state.rid, state.ended_ns)
         self._observer.request_ended(state, record)
 
     def _local_abort(self, state: ReqState, note: AbortNote) -> FinishReason:

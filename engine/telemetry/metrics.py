@@ -19,7 +19,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from engine.core.codes import CLIENT_REASONS
+from engine.core.codes import is_clients_own
 from engine.core.io_struct import AbortInfo, TraceRecord
 
 # One more series for each of ours, which no dashboard reads.
@@ -195,4 +195,6 @@ class EngineMetrics:
 
 def _error_type(abort: AbortInfo | None) -> str:
     """Same as the span's ``error.type``; empty where the span has none."""
-    return "" if abort is None or abort.reason in CLIENT_REASONS else str(abort.reason)
+    if abort is None or is_clients_own(abort.reason, abort.origin):
+        return ""
+    return str(abort.reason)

@@ -27,7 +27,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.util.types import AttributeValue
 
-from engine.core.codes import CLIENT_REASONS
+from engine.core.codes import is_clients_own
 from engine.core.io_struct import AbortInfo, Scalar, SpanStamp, TraceRecord
 from engine.telemetry.context import TraceParent, trace_id_of_room
 from engine.telemetry.ids import pinned_trace_id
@@ -195,6 +195,6 @@ def _role_attributes(telemetry: Telemetry, request: RequestTrace) -> Mapping[str
 
 def _set_status(span: Span, abort: AbortInfo) -> None:
     """A client's own cancel is no error; anything else is, named by its reason."""
-    if abort.reason not in CLIENT_REASONS:
+    if not is_clients_own(abort.reason, abort.origin):
         span.set_attribute("error.type", str(abort.reason))
         span.set_status(Status(StatusCode.ERROR, abort.message))

@@ -275,6 +275,22 @@ def test_decode_abort_before_prefill_knows_the_room() -> None:
         assert_clean(worker)
 
 
+def test_decode_abort_before_the_halves_have_met() -> None:
+    """Prefill has the request, and hears of the attempt for the first time by its abort."""
+    pair = Pair()
+    pair.request("a", 7, LONG, 6)
+    began_ns = pair.now_ns
+    pair.prefill.step(pair.now_ns)
+    pair.decode.step(pair.now_ns)
+    pair.decode.inbox.append(make_abort("a", pair.now_ns))
+    pair.settle()
+    told = the_abort(pair.prefill, "a")
+    assert (told.reason, told.via) == (AbortReason.CLIENT_ABORT, AbortVia.PEER)
+    assert told.released_ns - began_ns < SECOND_NS
+    for worker in pair.workers:
+        assert_clean(worker)
+
+
 def test_lost_peer_ends_the_active_chunk() -> None:
     """sglang: after its bootstrap the active chunk is not polled, so chunks are computed for nobody."""
     pair = Pair()

@@ -6,9 +6,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from engine.core.abort_matrix import may_pair
+from engine.core.codes import AbortReason
 from engine.core.config import SECOND_NS
 from engine.core.io_struct import AbortReq
 from tests.engine.core.twin import Pair, broken_laws, expected_tokens, make_abort
+
+TIMEOUTS = (AbortReason.BOOTSTRAP_TIMEOUT, AbortReason.TRANSFER_TIMEOUT)
 
 
 class PairMachine(RuleBasedStateMachine):
@@ -23,18 +27,35 @@ class PairMachine(RuleBasedStateMachine):
         self.was_cut = False
         self.waited_ns = 0
 
-    @initialize(decode_pages=st.sampled_from([8, 16, 40]), staging=st.sampled_from([2, 8]))
-    def size(self, decode_pages: int, staging: int) -> None:
-        self.pair = Pair(decode_pages=decode_pages, num_staging_pages=staging)
+    @initialize(
+        decode_pages=st.sampled_from([8, 16, 40]),
+        staging=st.sampled_from([2, 8]),
+        is_layered=st.booleans(),
+        max_queued=st.sampled_from([0, 0, 3]),
+    )
+    def size(self, decode_pages: int, staging: int, is_layered: bool, max_queued: int) -> None:
+        self.pair = Pair(
+            decode_pages=decode_pages, num_staging_pages=staging, max_queued_requests=max_queued
+        )
+        for worker in self.pair.workers:
+            worker.is_layered = is_layered
 
-    @rule(num_tokens=st.integers(1, 40), max_new=st.integers(1, 6), half=st.sampled_from("bbbbpd"))
-    def request(self, num_tokens: int, max_new: int, half: str) -> None:
+    @rule(
+        num_tokens=st.integers(1, 40),
+        max_new=st.integers(1, 6),
+        half=st.sampled_from("bbbbpd"),
+        is_hasty=st.sampled_from([False, False, False, True]),
+    )
+    def request(self, num_tokens: int, max_new: int, half: str, is_hasty: bool) -> None:
         """A request to both halves; a router that loses one of them sends it to one alone."""
         number = len(self.prompts)
         rid = f"r{number}"
         prompt = tuple(1 + (number * 31 + at * 7) % 200 for at in range(num_tokens))
         self.prompts[rid] = (prompt, max_new)
-        self.pair.request(rid, 1000 + number, prompt, max_new)
+        deadline_ns = self.pair.now_ns + SECOND_NS // 10 if is_hasty else 0
+        self.pair.request(rid, 1000 + number, prompt, max_new, deadline_ns)
+        if is_hasty:
+            self.client_aborted.add(rid)
         if half != "b":
             self.half_lost.add(rid)
             lost = self.pair.decode if half == "p" else self.pair.prefill
@@ -70,6 +91,11 @@ class PairMachine(RuleBasedStateMachine):
         )
         if frozen:
             assert len(worker.tokens(message.rid)) == frozen[0]
+
+    @rule(half=st.sampled_from("pd"))
+    def cancelled_in_vain(self, half: str) -> None:
+        """A forward that stops although somebody in it lives is no progress and no loss."""
+        (self.pair.prefill if half == "p" else self.pair.decode).step(self.pair.now_ns, cancel=True)
 
     @rule(half=st.sampled_from("pd"))
     def step(self, half: str) -> None:
@@ -149,6 +175,7 @@ class PairMachine(RuleBasedStateMachine):
         self._everyone_was_answered()
         self._the_unhurt_completed()
         self._tokens_are_right()
+        self._codes_fit()
 
     def _everyone_was_answered(self) -> None:
         for rid in self.prompts:
@@ -164,7 +191,23 @@ class PairMachine(RuleBasedStateMachine):
             if fits and rid not in self.client_aborted | self.half_lost:
                 finish = self.pair.decode.answers(rid)[0].finish
                 assert finish is not None
-                assert finish.type == "length", finish
+                is_refused = finish.abort and finish.abort.reason is AbortReason.QUEUE_FULL
+                assert finish.type == "length" or is_refused, finish
+
+    def _codes_fit(self) -> None:
+        """Two aborted halves show a legal pair, and nobody sits out a timeout that need not be."""
+        for rid in self.prompts:
+            aborts = [
+                answer.finish.abort
+                for worker in self.pair.workers
+                for answer in worker.answers(rid)
+                if answer.finish is not None and answer.finish.abort is not None
+            ]
+            link_broke = self.was_cut or self.waited_ns > SECOND_NS
+            if len(aborts) == 2:
+                assert may_pair(*aborts, link_broke=link_broke), aborts
+            if not link_broke and rid not in self.half_lost:
+                assert not any(abort.reason in TIMEOUTS for abort in aborts), aborts
 
     def _tokens_are_right(self) -> None:
         for rid, (prompt, max_new) in self.prompts.items():

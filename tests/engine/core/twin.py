@@ -9,7 +9,8 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from engine.core.batch import ForwardItem
+from engine.core.batch import Cancelled, ForwardItem, ForwardResult, ShouldStop, never
+from engine.core.cancellation import survivors
 from engine.core.codes import AbortOrigin, AbortReason, DisaggregationMode
 from engine.core.config import SECOND_NS, SchedulerConfig
 from engine.core.decode import DecodeScheduler
@@ -40,6 +41,7 @@ from engine.core.scheduler import Scheduler
 
 PAGE = 4
 EOS = 0
+GARBAGE = 255
 PREFILL_ADDRESS = "p:1"
 
 
@@ -54,6 +56,8 @@ def make_config(name: str, num_pages: int = 24, **changes: int) -> SchedulerConf
         num_staging_pages=changes.get("num_staging_pages", 8),
         max_queued_requests=changes.get("max_queued_requests", 0),
         eos_token_id=EOS,
+        request_waiting_timeout_ns=changes.get("waiting_timeout_ns", 0),
+        request_running_timeout_ns=changes.get("running_timeout_ns", 0),
     )
 
 
@@ -71,20 +75,31 @@ def expected_tokens(prompt: Sequence[int], count: int) -> list[int]:
 
 
 class HashRunner:
-    """Pages hold token ids; a forward writes its inputs and hashes everything it reads."""
+    """Pages hold token ids; a forward writes its inputs and hashes everything it reads.
+
+    One that is told to stop leaves garbage where it would have written, as one that ran a few layers.
+    """
 
     page_bytes = PAGE
 
     def __init__(self, num_pages: int) -> None:
         self.pages = [bytearray(PAGE) for _ in range(num_pages)]
 
-    def forward(self, items: Sequence[ForwardItem]) -> list[TokenLogprob | None]:
-        return [self._one(item) for item in items]
+    def forward(
+        self, items: Sequence[ForwardItem], should_stop: ShouldStop = never
+    ) -> ForwardResult:
+        if not should_stop():
+            return [self._one(item) for item in items]
+        for item in items:
+            self._write(item, [GARBAGE] * len(item.input_ids))
+        return Cancelled(num_layers_run=1)
+
+    def _write(self, item: ForwardItem, tokens: Sequence[int]) -> None:
+        for position, token in enumerate(tokens, item.start):
+            self.pages[item.page_ids[position // PAGE]][position % PAGE] = token
 
     def _one(self, item: ForwardItem) -> TokenLogprob | None:
-        for offset, token in enumerate(item.input_ids):
-            position = item.start + offset
-            self.pages[item.page_ids[position // PAGE]][position % PAGE] = token
+        self._write(item, item.input_ids)
         if not item.wants_token:
             return None
         total = item.start + len(item.input_ids)
@@ -105,6 +120,7 @@ class Worker:
     def __init__(self, mode: DisaggregationMode, config: SchedulerConfig) -> None:
         self.core: Scheduler = make_scheduler(mode, config)
         self.runner = HashRunner(config.num_pages)
+        self.is_layered = True
         self.inbox: deque[Inbound] = deque()
         self.sent: deque[Connect | Tell | tuple[SendKv, bytes]] = deque()
         self.outs: list[TokenOut] = []
@@ -119,8 +135,10 @@ class Worker:
         now_ns: int,
         in_forward: Sequence[Inbound] = (),
         on_forward: Callable[[], None] = lambda: None,
+        cancel: bool = False,
     ) -> bool:
-        """One scheduling step; ``in_forward`` arrives while the forward runs."""
+        """One scheduling step; ``in_forward`` arrives while the forward runs, which stops if that has
+        ended everybody in it, or because of ``cancel``."""
         self.recv(now_ns)
         batch = self.core.get_next_batch_to_run(now_ns)
         self.do_effects()
@@ -128,7 +146,8 @@ class Worker:
         if batch is None:
             return False
         on_forward()
-        result = self.runner.forward(batch.items)
+        ended = not survivors(batch.members, self.inbox, now_ns)
+        result = self.runner.forward(batch.items, lambda: cancel or (self.is_layered and ended))
         self.recv(now_ns)
         self.core.process_batch_result(batch, result, now_ns)
         self.do_effects()
@@ -183,9 +202,12 @@ class Pair:
         assert isinstance(self.decode.core, DecodeScheduler)
         return self.decode.core
 
-    def request(self, rid: str, room: int, prompt: tuple[int, ...], max_new: int) -> None:
+    def request(
+        self, rid: str, room: int, prompt: tuple[int, ...], max_new: int, deadline_ns: int = 0
+    ) -> None:
         for worker in self.workers:
-            worker.inbox.append(make_request(rid, room, prompt, max_new, self.now_ns))
+            request = make_request(rid, room, prompt, max_new, self.now_ns, deadline_ns)
+            worker.inbox.append(request)
 
     def deliver(self, limit: int = 1000) -> None:
         """Carry what was sent, unless the wires are cut."""
@@ -259,7 +281,12 @@ class Pair:
 
 
 def make_request(
-    rid: str, room: int | None, prompt: tuple[int, ...], max_new: int, now_ns: int
+    rid: str,
+    room: int | None,
+    prompt: tuple[int, ...],
+    max_new: int,
+    now_ns: int,
+    deadline_ns: int = 0,
 ) -> TokenizedGenerateReqInput:
     return TokenizedGenerateReqInput(
         rid=rid,
@@ -269,6 +296,7 @@ def make_request(
         bootstrap_host=None if room is None else "p",
         bootstrap_port=None if room is None else 1,
         bootstrap_room=room,
+        deadline_ns=deadline_ns,
     )
 
 

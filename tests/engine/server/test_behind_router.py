@@ -135,3 +135,15 @@ def test_a_disconnect_reaches_both_halves(
         (abort,) = wait_until(lambda half=half: half.seen("aborts", rid))
         assert abort["reason"] == "client_disconnect"
         assert abort["seen_ns"] - left_ns < 500_000_000
+
+
+def test_a_deadline_does_not_get_through(
+    router: HttpClient, prefill: WorkerProcess, decode: WorkerProcess
+) -> None:
+    """The router drops what it does not know, custom_params too: behind it, the flags of the workers."""
+    assert (
+        post(router, {"rid": "r-due", "text": script(tokens=1), "deadline_s": 30.0}).status == 200
+    )
+
+    for half in (prefill, decode):
+        assert half.seen("generates", "r-due")[0]["deadline_ns"] == 0

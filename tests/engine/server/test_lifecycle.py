@@ -53,6 +53,8 @@ def serve_fails(*flags: str) -> tuple[int, str]:
         ("--peer-dead-after", {"peer_dead_after_s": 0.1}),
         ("--disaggregation-bootstrap-timeout", {"bootstrap_timeout_s": float("nan")}),
         ("--disaggregation-transfer-timeout", {"transfer_timeout_s": 0.0}),
+        ("--request-waiting-timeout", {"request_waiting_timeout_s": -1.0}),
+        ("--request-running-timeout", {"request_running_timeout_s": float("inf")}),
         ("--otlp-traces-endpoint", {"otlp_traces_endpoint": "localhost:4318"}),
     ],
 )

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from engine.core.codes import CLIENT_REASONS, AbortOrigin, AbortReason, AbortVia, Stage
+from engine.core.codes import AbortOrigin, AbortReason, AbortVia, Stage, is_clients_own
 from engine.core.io_struct import AbortInfo, SpanStamp, TraceRecord
 from engine.telemetry.context import TraceParent, trace_id_of_room
 from engine.telemetry.export import SpanCounts
@@ -128,7 +128,7 @@ def test_status_follows_the_reason(reason: AbortReason) -> None:
         assert attribute(span, "pd.abort.origin") == "server"
         assert attribute(span, "pd.abort.via") == "peer"
         assert attribute(span, "pd.abort.stage") == "decode_transfer"
-        own = reason in CLIENT_REASONS
+        own = is_clients_own(reason, AbortOrigin.SERVER)
         assert span.status.status_code is (StatusCode.UNSET if own else StatusCode.ERROR)
         assert attribute(span, "error.type") == (None if own else reason)
     assert attribute(spans["abort"], "pd.wasted_tokens") == 34

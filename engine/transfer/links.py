@@ -33,12 +33,20 @@ class LinkCounters:
 
 
 class Links(ABC):
-    """Sockets of one worker. Everything here runs on the I/O thread."""
+    """Sockets of one worker. Everything here runs on the I/O thread.
 
-    def __init__(self, deliver: Callable[[Inbound], None], pulse: LoopPulse) -> None:
+    ``context`` makes the sockets; the simulator gives one whose wires are virtual.
+    """
+
+    def __init__(
+        self,
+        deliver: Callable[[Inbound], None],
+        pulse: LoopPulse,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> None:
         self._deliver = deliver
         self._pulse = pulse
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
+        self._context: zmq.Context[zmq.Socket[bytes]] = context or zmq.Context.instance()
         self._beat_due_ns = 0
         self.counters = LinkCounters()
 

@@ -1,0 +1,116 @@
+"""`EndOracle`: what must hold once the last fault is healed and the dust has settled."""
+
+from __future__ import annotations
+
+from engine.core.codes import DisaggregationMode
+from engine.simulator.clock import MS_NS
+from engine.simulator.history import HalfRecord
+from engine.simulator.oracle.blast import (
+    OWN_FAULT,
+    aborted_rids,
+    must_complete,
+    untouched_pairs,
+)
+from engine.simulator.oracle.invariants import StepOracle
+from engine.simulator.oracle.violation import BrokenLaw, Law
+from engine.simulator.process import Process, World
+from engine.simulator.schedule import Request, Schedule
+
+TOLD_WITHIN_NS = 1_000 * MS_NS
+"""One half aborts: the other, if nothing is broken between them, follows within this."""
+
+
+class EndOracle:
+    """Raises BrokenLaw at the first violation."""
+
+    def __init__(self, schedule: Schedule, world: World, steps: StepOracle) -> None:
+        self._schedule = schedule
+        self._world = world
+        self._steps = steps
+
+    def processes(self) -> list[Process]:
+        found = [worker.process for worker in self._world.workers.values()]
+        return [process for process in found if process is not None]
+
+    def is_quiet(self) -> bool:
+        """Everybody answered, everything released."""
+        if self._world.history.num_open:
+            return False
+        return all(
+            process.core.is_idle() and not process.core.pools.ledger.owners()
+            for process in self.processes()
+        )
+
+    def why_not_quiet(self) -> BrokenLaw:
+        """The bound has passed: say what is left."""
+        unanswered = self._world.history.unanswered()
+        if unanswered:
+            names = ", ".join(record.name for record in unanswered[:4])
+            return self._steps.broken(Law.ANSWERED, f"{len(unanswered)} never answered: {names}")
+        for process in self.processes():
+            holders = process.core.pools.ledger.holders()
+            if holders:
+                first = holders[0]
+                text = f"{process.name}: {first.owner} holds {first.count} {first.resource}"
+                return self._steps.broken(Law.ALL_RELEASED, text)
+        left = [p.name for p in self.processes() if not p.core.is_idle()]
+        return self._steps.broken(Law.ROOMS_CLOSED, f"{', '.join(left)} still has rooms open")
+
+    def check_requests(self) -> None:
+        """Nobody on a pair that was left alone was hurt or waited for word from the other half."""
+        untouched, aborted = untouched_pairs(self._schedule), aborted_rids(self._schedule)
+        halves = self._world.history.halves
+        for request in self._schedule.requests:
+            prefill = halves.get((f"p{request.prefill}", request.rid, request.room))
+            decode = halves.get((f"d{request.decode}", request.rid, request.room))
+            if must_complete(request, untouched, aborted):
+                self._check_bystander(prefill, decode)
+            if (request.prefill, request.decode) in untouched and prefill and decode:
+                self._check_told(prefill, decode)
+                self._check_told(decode, prefill)
+
+    def _check_bystander(self, *halves: HalfRecord | None) -> None:
+        for half in halves:
+            if half is not None and not half.completed and half.outcome not in OWN_FAULT:
+                text = f"{half.name} ended with {half.outcome}, no fault was near"
+                raise self._steps.broken(Law.BYSTANDER_UNHURT, text)
+
+    def _check_told(self, half: HalfRecord, other: HalfRecord) -> None:
+        if half.completed:
+            return
+        late_ns = other.ended_ns - max(half.ended_ns, other.arrived_ns)
+        if late_ns > TOLD_WITHIN_NS:
+            text = f"{other.name} ended {late_ns // MS_NS} ms after {half.name} ({half.outcome})"
+            raise self._steps.broken(Law.PEER_TOLD, text)
+
+    def check_baseline(self) -> None:
+        """Free counts are what they were at the start, rooms are closed, the ledgers agree."""
+        for process in self.processes():
+            self._steps.scan(process)
+            view = process.core.ledger_view()
+            if view.rooms_open:
+                raise self._steps.broken(Law.ROOMS_CLOSED, f"{process.name}: {view.rooms_open}")
+            held = [name for name, count in view.resources.items() if count.free != count.total]
+            if held or view.conservation or view.double_frees:
+                text = f"{process.name}: {held} {view.conservation} {view.double_frees}"
+                raise self._steps.broken(Law.ALL_RELEASED, text)
+
+    def check_probes(self, probes: tuple[Request, ...]) -> None:
+        """Every pair serves again."""
+        for probe in probes:
+            half = self._world.history.halves.get((f"d{probe.decode}", probe.rid, probe.room))
+            if half is None or not half.completed:
+                ended = half.outcome if half is not None else "never arrived"
+                text = f"probe of p{probe.prefill}-d{probe.decode}: {ended}"
+                raise self._steps.broken(Law.SERVES_AGAIN, text)
+
+    def check_memory(self) -> None:
+        """Ends of rooms are forgotten once nobody can ask about them."""
+        for process in self.processes():
+            core = process.core
+            core.get_next_batch_to_run(self._world.clock.now_ns + 2 * core.config.terminal_keep_ns)
+            if core.rooms.num_terminal:
+                text = f"{process.name} remembers {core.rooms.num_terminal} rooms for good"
+                raise self._steps.broken(Law.BOUNDED_MEMORY, text)
+            if core.role is DisaggregationMode.DECODE:
+                assert not core.queues()["transfer"]

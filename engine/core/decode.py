@@ -86,13 +86,19 @@ class DecodeScheduler(DisaggScheduler):
             return
         self._num_attempts += 1
         req.attempt = Attempt(self.config.incarnation, self._num_attempts)
-        req.peer = f"{req.recv.bootstrap_host}:{req.recv.bootstrap_port}"
+        req.peer = self.peer_address(req)
         room.peer, room.attempt = req.peer, req.attempt
         if req.peer in self.peers:
             self._join(req, now_ns)
         else:
             self.bootstrap_queue.append(req)
-            self.emit(Connect(peer=req.peer))
+            self._look_for(req.peer)
+
+    def peer_address(self, req: Req) -> str:
+        return f"{req.recv.bootstrap_host}:{req.recv.bootstrap_port}"
+
+    def _look_for(self, peer: str) -> None:
+        self.emit(Connect(peer=peer))
 
     def _on_peer_up(self, message: PeerUp, now_ns: int) -> None:
         super()._on_peer_up(message, now_ns)

@@ -116,7 +116,9 @@ class DisaggScheduler(Scheduler):
         room = self.rooms.get(message.room)
         if room is None and self.rooms.terminal(message.room) is None:
             self._bury(message.room, peer, message.attempt, failure, now_ns)
-        elif room is not None and message.attempt in (None, room.attempt):
+        elif room is not None and (
+            room.attempt is None or message.attempt in (None, room.attempt)
+        ):  # without an attempt of its own the room has not met its JOIN, which will not come now
             self._fail_room(room, failure, now_ns)
 
     def _bury(
@@ -195,14 +197,8 @@ class DisaggScheduler(Scheduler):
 
     def _abort_sender(self, req: Req, now_ns: int) -> None:
         """Tell the peer, unless it told us, and close the room."""
-        room = self.rooms.get(req.room) if req.room is not None else None
         info = req.finished_reason.abort if req.finished_reason else None
-        if (
-            req.room is None
-            or room is None
-            or info is None
-            or self._by_room.get(req.room) is not req
-        ):
+        if req.room is None or req.is_fake or info is None:
             return
         failure = RoomFailure(
             reason=info.reason,
@@ -211,13 +207,39 @@ class DisaggScheduler(Scheduler):
             message=info.message,
             at_ns=now_ns,
         )
-        told = info.via is AbortVia.PEER
+        holder = self._by_room.get(req.room)
+        room = self.rooms.get(req.room)
+        if holder is None and req.stage is Stage.QUEUE:
+            self._refuse_room(req, req.room, failure, now_ns)
+        elif holder is req and room is not None:
+            self._close_failed(req, room, failure, now_ns)
+
+    def _close_failed(self, req: Req, room: Room, failure: RoomFailure, now_ns: int) -> None:
+        told = failure.via is AbortVia.PEER
         if not told and self._tell_room_failure(room, failure):
             told = True
             peer = room.peer or ""
             req.time_stats.trace_ctx.abort_child("abort.notify_peer", now_ns, **{"pd.peer": peer})
-        self.rooms.close(req.room, now_ns, failure, told)
-        self._by_room.pop(req.room, None)
+        self.rooms.close(room.room, now_ns, failure, told)
+        self._by_room.pop(room.room, None)
+
+    def _refuse_room(self, req: Req, number: int, failure: RoomFailure, now_ns: int) -> None:
+        """The request was turned away before it had a room: its other half must hear of it too."""
+        room = self.rooms.open(number, now_ns)  # JOIN may have been here first
+        if room.peer is None:
+            room.peer = self.peer_address(req)
+            room.joined = room.peer is not None
+        told = self._tell_room_failure(room, failure)
+        self.rooms.close(number, now_ns, failure, told)
+        if not told and room.peer is not None:
+            self._look_for(room.peer)
+
+    def peer_address(self, req: Req) -> str | None:
+        """Where this half finds the other, if the request says so."""
+        return None
+
+    def _look_for(self, peer: str) -> None:
+        """Have a session with a peer that must hear of something."""
 
     def _tell_room_failure(self, room: Room, failure: RoomFailure) -> bool:
         """True if the peer is there to be told; else it hears when it comes up or asks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 
 import msgspec
@@ -20,7 +21,9 @@ from engine.simulator.worker import Worker
 
 RECOVERY_MS = 30_000
 """After the last heal and the last request, everything is answered and released within this."""
-PROBE_MS = 5_000
+PROBE_AFTER_MS = 3_000
+PROBE_MS = 2_000
+"""Five seconds after the last heal every pair has served a probe."""
 MAX_EVENTS_PER_MS = 60
 PROBE_ROOM = 900_000
 
@@ -55,12 +58,17 @@ class Simulation:
     def run(self) -> Outcome:
         """Run to the end, or to the first violation."""
         violation = None
+        links_log = logging.getLogger("engine.transfer")
+        level = links_log.level
+        links_log.setLevel(logging.CRITICAL)  # lost sessions are what this is about
         try:
             self._run()
         except BrokenLaw as broken:
             violation = broken.violation
         except Exception as error:  # whatever the core dies of is a finding
             violation = self._steps.broken(Law.NO_CRASH, _describe(error)).violation
+        finally:
+            links_log.setLevel(level)
         return self._outcome(violation)
 
     def _run(self) -> None:
@@ -69,6 +77,7 @@ class Simulation:
         self._advance_to(settled_ms)
         self._until_quiet(settled_ms + RECOVERY_MS)
         self._ends.check_requests()
+        self._advance_to(self.schedule.last_heal_ms + PROBE_AFTER_MS)
         self._probe()
         self._ends.check_baseline()
         self._ends.check_memory()

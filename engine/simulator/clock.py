@@ -28,11 +28,15 @@ class VirtualClock:
         self._made += 1
         heapq.heappush(self._heap, (self.now_ns + delay_ns, self._made, what, args))
 
-    def advance(self) -> bool:
-        """Run the next event; False if there is none."""
-        if not self._heap:
-            return False
-        self.now_ns, _, what, args = heapq.heappop(self._heap)
-        self.num_events += 1
-        what(*args)
+    def run_until(self, end_ns: int, max_events: int) -> bool:
+        """Run every event before ``end_ns``; False if there were more than ``max_events``."""
+        heap, pop = self._heap, heapq.heappop
+        last = self.num_events + max_events
+        while heap and heap[0][0] < end_ns:
+            self.now_ns, _, what, args = pop(heap)
+            self.num_events += 1
+            what(*args)
+            if self.num_events > last:
+                return False
+        self.now_ns = max(self.now_ns, end_ns)
         return True

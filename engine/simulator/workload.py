@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from random import Random
 
 from engine.simulator.runner import NO_TOKEN
@@ -69,8 +70,7 @@ def _draw_aborts(random: Random, at_ms: int) -> tuple[Abort, ...]:
 
 def prompt_of(room: int, num_tokens: int) -> tuple[int, ...]:
     """The prompt of a room: no two rooms share a page of it."""
-    state, tokens = room * 2_654_435_761, []
-    for _ in range(num_tokens):
-        state = (state * 1_103_515_245 + 12_345) & 0x7FFFFFFF
-        tokens.append(1 + (state >> 12) % (NO_TOKEN - 1))
-    return tuple(tokens)
+    return tuple(hashlib.shake_128(b"%d" % room).digest(num_tokens).translate(_TO_TOKENS))
+
+
+_TO_TOKENS = bytes(1 + byte % (NO_TOKEN - 1) for byte in range(256))

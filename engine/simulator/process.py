@@ -52,6 +52,10 @@ class Observer(Protocol):
         """Something was told to the client."""
         ...
 
+    def on_send(self, process: Process, send: SendKv) -> None:
+        """Pages go out to the peer."""
+        ...
+
     def after_step(self, process: Process) -> None:
         """A scheduling step is over."""
         ...
@@ -277,5 +281,6 @@ class Process:
             case Tell():
                 self.links.tell(effect)
             case SendKv():
+                self._world.observer.on_send(self, effect)
                 data = self.runner.gather_pages(effect.page_ids)
                 self.links.send_kv(effect, data, xxhash.xxh3_64_intdigest(data))

@@ -9,6 +9,7 @@ from engine.simulator.oracle.blast import (
     OWN_FAULT,
     aborted_rids,
     must_complete,
+    unhurt_pairs,
     untouched_pairs,
 )
 from engine.simulator.oracle.invariants import StepOracle
@@ -57,13 +58,14 @@ class EndOracle:
         return self._steps.broken(Law.ROOMS_CLOSED, f"{', '.join(left)} still has rooms open")
 
     def check_requests(self) -> None:
-        """Nobody on a pair that was left alone was hurt or waited for word from the other half."""
-        untouched, aborted = untouched_pairs(self._schedule), aborted_rids(self._schedule)
+        """Nobody on a pair with light faults was hurt; none without waited for word from the other."""
+        untouched, unhurt = untouched_pairs(self._schedule), unhurt_pairs(self._schedule)
+        aborted = aborted_rids(self._schedule)
         halves = self._world.history.halves
         for request in self._schedule.requests:
             prefill = halves.get((f"p{request.prefill}", request.rid, request.room))
             decode = halves.get((f"d{request.decode}", request.rid, request.room))
-            if must_complete(request, untouched, aborted):
+            if must_complete(request, unhurt, aborted):
                 self._check_bystander(prefill, decode)
             if (request.prefill, request.decode) in untouched and prefill and decode:
                 self._check_told(prefill, decode)
@@ -72,7 +74,7 @@ class EndOracle:
     def _check_bystander(self, *halves: HalfRecord | None) -> None:
         for half in halves:
             if half is not None and not half.completed and half.outcome not in OWN_FAULT:
-                text = f"{half.name} ended with {half.outcome}, no fault was near"
+                text = f"{half.name} ended with {half.outcome}, no fault that may do that was near"
                 raise self._steps.broken(Law.BYSTANDER_UNHURT, text)
 
     def _check_told(self, half: HalfRecord, other: HalfRecord) -> None:

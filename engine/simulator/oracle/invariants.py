@@ -8,6 +8,7 @@ from engine.core.codes import DisaggregationMode, KVPoll
 from engine.core.disagg import DisaggScheduler
 from engine.core.io_struct import TokenOut
 from engine.core.ledger import Resource
+from engine.core.peer import SendKv
 from engine.core.scheduler import Scheduler
 from engine.simulator.clock import MS_NS, START_NS
 from engine.simulator.history import HalfRecord
@@ -98,6 +99,13 @@ class StepOracle:
         if room is not None and room.has_request:
             text = f"{record.name} was answered, its room is {room.state.name}"
             raise self.broken(Law.ROOM_CLOSED_AT_ANSWER, text)
+
+    def on_send(self, process: Process, send: SendKv) -> None:
+        rid, _, room = send.owner.rpartition("/")
+        record = self._world.history.halves[(process.name, rid, int(room))]
+        if record.abort_ns or record.is_answered:
+            text = f"{record.name} sends pages {send.header.first_page}.. after its abort"
+            raise self.broken(Law.NO_PAGES_AFTER_ABORT, text)
 
     # ---- steps -----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ class Law(StrEnum):
     ONE_OWNER = "one_owner"
     ONE_ANSWER = "one_answer"
     NO_TOKEN_AFTER_ABORT = "no_token_after_abort"
+    NO_PAGES_AFTER_ABORT = "no_pages_after_abort"
     ABORT_HEEDED = "abort_heeded"
     RIGHT_TOKENS = "right_tokens"
     RELEASED_AT_ANSWER = "released_at_answer"

@@ -87,9 +87,10 @@ class Scheduler(ABC):
 
     def _add_request(self, recv: TokenizedGenerateReqInput, now_ns: int) -> None:
         req = Req(recv=recv, time_stats=ReqTimeStats(received_ns=recv.received_ns))
-        self.reqs[req.key] = req
         limit = self.config.max_queued_requests
-        if limit and self.num_queued() >= limit:
+        is_full = limit and self.num_queued() >= limit  # before it is counted itself
+        self.reqs[req.key] = req
+        if is_full:
             text = f"The request queue is full ({limit}). Try again later."
             self.mark(req, AbortReason.QUEUE_FULL, AbortOrigin.SERVER, text, now_ns)
             return

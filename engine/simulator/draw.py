@@ -25,13 +25,14 @@ def draw_schedule(seed: int, size: Size) -> Schedule:
     """The schedule of a seed: topology, workload and faults."""
     random = Random(seed)
     topology = _draw_topology(random, size)
+    faults = draw_faults(random, topology, HORIZON_MS)
     return Schedule(
         version=VERSION,
         seed=seed,
         horizon_ms=HORIZON_MS,
         topology=topology,
-        requests=draw_requests(random, topology, size.num_requests, HORIZON_MS),
-        faults=draw_faults(random, topology, HORIZON_MS),
+        requests=draw_requests(random, topology, size.num_requests, HORIZON_MS, faults),
+        faults=faults,
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from random import Random
 
 from engine.simulator.runner import NO_TOKEN
-from engine.simulator.schedule import Abort, Half, Request, Topology
+from engine.simulator.schedule import Abort, Fault, Half, Request, Topology
 
 ABORT_SHARE = 0.4
 LOST_HALF_SHARE = 0.06
@@ -15,12 +16,21 @@ FIRST_ROOM = 1000
 
 
 def draw_requests(
-    random: Random, topology: Topology, count: int, horizon_ms: int
+    random: Random, topology: Topology, count: int, horizon_ms: int, faults: Sequence[Fault]
 ) -> tuple[Request, ...]:
     """Bursts and stragglers; some are aborted, some lose a half, some rids come again in a new room."""
-    bursts = [random.randrange(horizon_ms) for _ in range(max(1, count // 6))]
+    bursts = [_draw_burst(random, horizon_ms, faults) for _ in range(max(1, count // 6))]
     drawn = [_draw(random, topology, number, bursts, horizon_ms) for number in range(count)]
     return tuple(sorted(drawn, key=lambda request: (request.at_ms, request.room)))
+
+
+def _draw_burst(random: Random, horizon_ms: int, faults: Sequence[Fault]) -> int:
+    """Most bursts come just before a fault begins or ends: there the races are."""
+    if not faults or random.random() < 0.25:
+        return random.randrange(horizon_ms)
+    fault = random.choice(faults)
+    moment_ms = fault.at_ms + random.choice((0, 0, fault.for_ms))
+    return min(horizon_ms, max(0, moment_ms - random.randrange(250)))
 
 
 def _draw(

@@ -20,6 +20,11 @@ from engine.simulator.schedule import Request, Schedule
 TOLD_WITHIN_NS = 1_000 * MS_NS
 """One half aborts: the other, if nothing is broken between them, follows within this."""
 
+HEEDED_WITHIN_NS = 300 * MS_NS
+"""A worker that is well answers an abort within this: one forward, and a step."""
+SERVED_WITHIN_NS = 6_000 * MS_NS
+"""A request on a pair without faults of its own never waits longer, whatever its neighbours suffer."""
+
 
 class EndOracle:
     """Raises BrokenLaw at the first violation."""
@@ -68,8 +73,25 @@ class EndOracle:
             if must_complete(request, unhurt, aborted):
                 self._check_bystander(prefill, decode)
             if (request.prefill, request.decode) in untouched and prefill and decode:
+                self._check_starved(prefill, decode)
                 self._check_told(prefill, decode)
                 self._check_told(decode, prefill)
+
+    def check_aborts(self) -> None:
+        """Workers without faults of their own heed an abort at once."""
+        hurt = {target for fault in self._schedule.faults for target in fault.targets}
+        for half in self._world.history.halves.values():
+            late_ns = half.ended_ns - half.abort_ns
+            if half.abort_ns and half.worker not in hurt and late_ns > HEEDED_WITHIN_NS:
+                text = f"{half.name} ended {late_ns // MS_NS} ms after its abort"
+                raise self._steps.broken(Law.ABORT_PROMPT, text)
+
+    def _check_starved(self, *halves: HalfRecord) -> None:
+        for half in halves:
+            took_ns = half.ended_ns - half.arrived_ns
+            if took_ns > SERVED_WITHIN_NS:
+                text = f"{half.name} took {took_ns // MS_NS} ms ({half.outcome})"
+                raise self._steps.broken(Law.NO_STARVATION, text)
 
     def _check_bystander(self, *halves: HalfRecord | None) -> None:
         for half in halves:

@@ -27,6 +27,7 @@ class Law(StrEnum):
     ROOMS_CLOSED = "rooms_closed"
     PEER_TOLD = "peer_told"
     ABORT_PROMPT = "abort_prompt"
+    NO_STARVATION = "no_starvation"
     BYSTANDER_UNHURT = "bystander_unhurt"
     SERVES_AGAIN = "serves_again"
     BOUNDED_MEMORY = "bounded_memory"

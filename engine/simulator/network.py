@@ -120,8 +120,9 @@ class Network:
         name = f"{kind}:{prefill}-{decode}"
         client, server = (prefill, decode) if kind == "kv" else (decode, prefill)
         salt = 7919 * (len(self.links) + 1)
-        lanes = [Lane(self.clock, delay_ns, jitter_ns, salt + side) for side in (0, 1)]
-        self.links[name] = Link(name, client, server, *lanes)
+        forward = Lane(self.clock, delay_ns, jitter_ns, salt)
+        back = Lane(self.clock, delay_ns, jitter_ns, salt + 1)
+        self.links[name] = Link(name, client, server, forward, back)
 
     def between(self, kind: str, client: str, server: str) -> Link:
         pair = f"{client}-{server}" if kind == "kv" else f"{server}-{client}"

@@ -9,7 +9,7 @@ stands still while its I/O lives; a killed one never runs again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import xxhash
 
@@ -27,7 +27,7 @@ from engine.simulator.network import Network
 from engine.simulator.resolver import SimResolver
 from engine.simulator.runner import HashRunner
 from engine.simulator.schedule import Topology
-from engine.simulator.sockets import Sockets
+from engine.simulator.sockets import SimSocket, Sockets
 from engine.transfer.decode_links import DecodeLinks
 from engine.transfer.links import Links
 from engine.transfer.prefill_links import PrefillLinks
@@ -186,7 +186,7 @@ class Process:
         self._io_is_due = False
         now_ns = self._clock.now_ns
         for socket, handle in self.links.sockets().items():
-            inbox = socket.inbox  # type: ignore[attr-defined]
+            inbox = cast(SimSocket, socket).inbox
             while inbox:
                 handle(inbox.popleft(), now_ns)
 

@@ -15,9 +15,7 @@ TIMEOUT_NS = 1_000 * MS_NS
 class SimResolver:
     """Implements `engine.transfer.route.RouteSource`. ``lookup`` gives the route of a living prefill."""
 
-    def __init__(
-        self, clock: VirtualClock, link: Link, lookup: Callable[[], Route | None]
-    ) -> None:
+    def __init__(self, clock: VirtualClock, link: Link, lookup: Callable[[], Route | None]) -> None:
         self._clock = clock
         self._link = link
         self._lookup = lookup

@@ -16,9 +16,7 @@ VOCAB = 256
 NO_TOKEN = 255
 """What an untouched cell of a page holds."""
 
-_TOKENS = tuple(
-    TokenLogprob(token_id=token, logprob=-0.5, margin=1.0) for token in range(VOCAB)
-)
+_TOKENS = tuple(TokenLogprob(token_id=token, logprob=-0.5, margin=1.0) for token in range(VOCAB))
 
 
 def next_token(seen: bytes) -> int:

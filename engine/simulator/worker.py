@@ -28,7 +28,9 @@ class Worker:
 
     def start(self) -> None:
         self._num_starts += 1
-        self.process = Process(self.mode, self._config(), self._topology, self._world, self.route_of)
+        self.process = Process(
+            self.mode, self._config(), self._topology, self._world, self.route_of
+        )
         self.process.slowdown = self._slowdown
         self.process.start()
 

@@ -67,7 +67,9 @@ def _draw_aborts(random: Random, at_ms: int) -> tuple[Abort, ...]:
         return ()
     aborts = []
     for _ in range(random.choice((1, 1, 1, 2))):
-        after_ms = random.choice((random.randrange(40), random.randrange(300), random.randrange(2000)))
+        after_ms = random.choice(
+            (random.randrange(40), random.randrange(300), random.randrange(2000))
+        )
         aborts.append(
             Abort(
                 at_ms=at_ms + after_ms,

@@ -44,7 +44,9 @@ class StepOracle:
         if record.is_answered:
             raise self.broken(Law.ONE_ANSWER, f"{record.name} hears more after its answer")
         if out.tokens and record.abort_ns:
-            raise self.broken(Law.NO_TOKEN_AFTER_ABORT, f"{record.name} got a token after its abort")
+            raise self.broken(
+                Law.NO_TOKEN_AFTER_ABORT, f"{record.name} got a token after its abort"
+            )
         for token in out.tokens:
             record.tokens.append(token.token_id)
         if out.tokens:

@@ -50,9 +50,7 @@ def test_fresh_schedules_are_clean() -> None:
 def test_other_topologies_are_clean(size: tuple[int, int]) -> None:
     prefill, decode = size
     assert_clean(
-        run_campaign(
-            FIXED_SEED, 8, Size(num_prefill=prefill, num_decode=decode), lambda _: None
-        )
+        run_campaign(FIXED_SEED, 8, Size(num_prefill=prefill, num_decode=decode), lambda _: None)
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.engine.simulator.planted import (
-    abort_is_not_told,
     abort_in_last_chunk_is_lost,
+    abort_is_not_told,
     aborted_chunk_is_sent,
     chunk_abort_leaks_pages,
     commit_is_ignored,

@@ -7,7 +7,6 @@ from engine.core.pools import Pools
 from engine.core.req import Req
 from tests.engine.simulator.planted.patch import Patch
 
-
 _RIGHT = Pools.maybe_release_metadata_buffer
 
 

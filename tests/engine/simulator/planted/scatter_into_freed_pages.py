@@ -7,7 +7,6 @@ from engine.core.peer import KvArrived, Scatter
 from engine.core.req import Req
 from tests.engine.simulator.planted.patch import Patch
 
-
 _RIGHT_SCATTER = DecodeScheduler._scatter
 _RIGHT_PREALLOCATE = DecodeScheduler._preallocate
 _PAGES: dict[str, tuple[int, ...]] = {}

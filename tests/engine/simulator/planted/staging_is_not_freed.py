@@ -6,7 +6,6 @@ from engine.core.peer import KvSettled
 from engine.core.prefill import PrefillScheduler
 from tests.engine.simulator.planted.patch import Patch
 
-
 _RIGHT = PrefillScheduler._on_kv_settled
 
 

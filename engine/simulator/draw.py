@@ -52,5 +52,6 @@ def _draw_topology(random: Random, size: Size) -> Topology:
         step_ms=random.choice((2, 5, 12)),
         token_us=random.choice((100, 500, 1500)),
         delay_us=random.choice((50, 300, 2000)),
+        kv_delay_us=random.choice((300, 5000, 60_000)),
         jitter_us=random.choice((10, 200, 3000)),
     )

@@ -1,6 +1,9 @@
-"""`Process`: one incarnation of a worker: core, runner, links, and the loop of `engine.server.scheduler_loop`.
+"""`Process`: one incarnation of a worker: core, runner, links, and the loop around them.
 
-    arrivals -> io -> inbound -> turn: recv, get_next_batch, effects, (forward takes time), recv, results, effects
+    arrivals -> io -> inbound -> turn: recv, get_next_batch, effects,
+                                 forward (takes time), recv, process_batch_result, effects
+
+as in `engine.server.scheduler_loop` and `engine.server.io_thread`.
 
 A paused process (SIGSTOP) does nothing and hears everything when it goes on; a wedged one has a loop that
 stands still while its I/O lives; a killed one never runs again.

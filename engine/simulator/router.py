@@ -1,4 +1,4 @@
-"""`Router`: clients and the router in one. Sends requests to both halves, carries aborts, sees connections die."""
+"""`Router`: clients and router in one. Sends to both halves, carries aborts, sees connections die."""
 
 from __future__ import annotations
 

@@ -62,6 +62,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     step_ms: int
     token_us: int
     delay_us: int
+    kv_delay_us: int
     jitter_us: int
 
 

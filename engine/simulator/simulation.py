@@ -159,8 +159,9 @@ def _make_network(clock: VirtualClock, schedule: Schedule) -> Network:
     for prefill in range(topology.num_prefill):
         for decode in range(topology.num_decode):
             for kind in ("bootstrap", "control", "kv"):
-                delay_ns, jitter_ns = topology.delay_us * 1000, topology.jitter_us * 1000
-                network.add(kind, f"p{prefill}", f"d{decode}", delay_ns, jitter_ns)
+                delay_us = topology.kv_delay_us if kind == "kv" else topology.delay_us
+                jitter_ns = topology.jitter_us * 1000
+                network.add(kind, f"p{prefill}", f"d{decode}", delay_us * 1000, jitter_ns)
     return network
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from engine.core.codes import AbortReason
 from engine.simulator.schedule import LINK_FAULTS, Fault, FaultKind, Half, Request, Schedule
 
@@ -49,7 +51,7 @@ def unhurt_pairs(schedule: Schedule) -> frozenset[Pair]:
         faults = faults_of(schedule, pair)
         apart = all(
             after.at_ms - (before.at_ms + before.for_ms) >= APART_MS
-            for before, after in zip(faults, faults[1:], strict=False)
+            for before, after in pairwise(faults)
         )
         if apart and all(_is_light(fault) for fault in faults):
             found.add(pair)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 from engine.core.decode import DecodeScheduler
 from engine.core.peer import KvArrived, Scatter
 from engine.core.req import Req
@@ -9,17 +11,17 @@ from tests.engine.simulator.planted.patch import Patch
 
 _RIGHT_SCATTER = DecodeScheduler._scatter
 _RIGHT_PREALLOCATE = DecodeScheduler._preallocate
-_PAGES: dict[str, tuple[int, ...]] = {}
+_PAGES: WeakKeyDictionary[DecodeScheduler, dict[int | None, tuple[int, ...]]] = WeakKeyDictionary()
 
 
 def preallocate(self: DecodeScheduler, req: Req, now_ns: int) -> None:
     _RIGHT_PREALLOCATE(self, req, now_ns)
-    _PAGES[f"{self.config.incarnation}/{req.room}"] = req.page_ids
+    _PAGES.setdefault(self, {})[req.room] = req.page_ids
 
 
 def scatter(self: DecodeScheduler, message: KvArrived, now_ns: int) -> None:
     header = message.header
-    pages = _PAGES.get(f"{self.config.incarnation}/{header.room}")
+    pages = _PAGES.get(self, {}).get(header.room)
     if self._by_room.get(header.room) is None and pages:
         last = header.first_page + header.num_pages
         self.emit(Scatter(page_ids=pages[header.first_page : last], data=message.data))

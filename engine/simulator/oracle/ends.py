@@ -22,8 +22,9 @@ TOLD_WITHIN_NS = 1_000 * MS_NS
 
 HEEDED_WITHIN_NS = 300 * MS_NS
 """A worker that is well answers an abort within this: one forward, and a step."""
-SERVED_WITHIN_NS = 6_000 * MS_NS
-"""A request on a pair without faults of its own never waits longer, whatever its neighbours suffer."""
+SERVED_WITHIN_NS = 12_000 * MS_NS
+"""A request on a pair without faults of its own never waits longer, whatever its neighbors suffer: those
+may hold prefill's staging space until their transfers time out (10 s)."""
 
 
 class EndOracle:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from engine.simulator.draw import Size, draw_schedule
 from engine.simulator.schedule import Schedule
@@ -30,8 +31,12 @@ def row(name: str) -> str:
         schedule, outcome = found
         law = found[1].violation.law
         small = shrink(schedule, law)
-    size = f"{len(small.requests)} requests, {len(small.faults)} faults"
+    size = f"{_count(small.requests, 'request')}, {_count(small.faults, 'fault')}"
     return f"| `{name}` | {outcome.seed} | `{law}` | {size} |"
+
+
+def _count(items: Sequence[object], noun: str) -> str:
+    return f"{len(items)} {noun}{'s' * (len(items) != 1)}"
 
 
 if __name__ == "__main__":

@@ -84,5 +84,7 @@ def _draw_worker_fault(
 
 
 def _draw_duration(random: Random, longest_ms: int) -> int:
-    """Short ones as often as long ones."""
+    """Short ones as often as long ones, and now and then one that nobody can overlook."""
+    if random.random() < 0.2:
+        return random.randrange(longest_ms * 5 // 8, longest_ms)
     return int(100 * (longest_ms / 100) ** random.random())

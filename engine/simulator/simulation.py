@@ -78,6 +78,7 @@ class Simulation:
         self._until_quiet(settled_ms + RECOVERY_MS)
         self._ends.check_requests()
         self._ends.check_aborts()
+        self._ends.check_cuts()
         self._advance_to(self.schedule.last_heal_ms + PROBE_AFTER_MS)
         self._probe()
         self._ends.check_baseline()

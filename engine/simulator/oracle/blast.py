@@ -16,6 +16,9 @@ OWN_FAULT = frozenset(
 
 LIGHT_CUT_MS = {"bootstrap": 2000, "control": 1000, "kv": 2000}
 """Cuts up to this long lose nothing and abort nothing (DESIGN 7)."""
+LONG_CUT_MS = 2500
+"""A cut of `control` from here on ends what the pair has in hand."""
+_CUTS = frozenset({FaultKind.STALL, FaultKind.BLACKHOLE, FaultKind.REFUSE})
 LIGHT_MS = {FaultKind.PAUSE: 1000, FaultKind.WEDGE: 4000, FaultKind.SLOW: 60_000}
 APART_MS = 3000
 """Two faults nearer than this to each other are as one long one."""
@@ -65,6 +68,25 @@ def _is_light(fault: Fault) -> bool:
         kinds = {target.partition(":")[0] for target in fault.targets}
         return all(fault.for_ms <= LIGHT_CUT_MS[kind] for kind in kinds)
     return fault.for_ms <= LIGHT_MS.get(fault.kind, 0)
+
+
+def long_cuts(schedule: Schedule) -> list[tuple[Pair, Fault]]:
+    """Cuts of a control link that must be noticed, with no other fault of the pair near their start."""
+    found = []
+    for pair in _pairs(schedule):
+        control = f"control:p{pair[0]}-d{pair[1]}"
+        faults = faults_of(schedule, pair)
+        for cut in faults:
+            others = [fault for fault in faults if fault is not cut]
+            is_long = cut.kind in _CUTS and cut.for_ms >= LONG_CUT_MS and control in cut.targets
+            if is_long and not any(_is_near(cut, other) for other in others):
+                found.append((pair, cut))
+    return found
+
+
+def _is_near(cut: Fault, other: Fault) -> bool:
+    begins_late = other.at_ms > cut.at_ms + LONG_CUT_MS
+    return not begins_late and other.at_ms + other.for_ms > cut.at_ms - APART_MS
 
 
 def aborted_rids(schedule: Schedule) -> frozenset[str]:

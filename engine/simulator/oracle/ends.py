@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from engine.core.codes import DisaggregationMode
-from engine.simulator.clock import MS_NS
+from engine.simulator.clock import MS_NS, START_NS
 from engine.simulator.history import HalfRecord
 from engine.simulator.oracle.blast import (
     OWN_FAULT,
     aborted_rids,
+    long_cuts,
     must_complete,
     unhurt_pairs,
     untouched_pairs,
@@ -22,6 +23,10 @@ TOLD_WITHIN_NS = 1_000 * MS_NS
 
 HEEDED_WITHIN_NS = 300 * MS_NS
 """A worker that is well answers an abort within this: one forward, and a step."""
+NOTICED_WITHIN_NS = 2_000 * MS_NS
+"""Both halves of what a long cut of `control` hurts have ended within this."""
+MET_WITHIN_NS = 60 * MS_NS
+"""By then the halves of a request know of each other, where the pair has met before."""
 SERVED_WITHIN_NS = 12_000 * MS_NS
 """A request on a pair without faults of its own never waits longer, whatever its neighbors suffer: those
 may hold prefill's staging space until their transfers time out (10 s)."""
@@ -86,6 +91,38 @@ class EndOracle:
             if half.abort_ns and half.worker not in hurt and late_ns > HEEDED_WITHIN_NS:
                 text = f"{half.name} ended {late_ns // MS_NS} ms after its abort"
                 raise self._steps.broken(Law.ABORT_PROMPT, text)
+
+    def check_cuts(self) -> None:
+        """What was under way on a pair when its control link was cut for long has ended soon after."""
+        for (prefill, decode), cut in long_cuts(self._schedule):
+            cut_ns = START_NS + cut.at_ms * MS_NS
+            of_pair = [
+                request
+                for request in self._schedule.requests
+                if (request.prefill, request.decode) == (prefill, decode)
+            ]
+            for request in of_pair:
+                if of_pair[0].at_ms < cut.at_ms - 1000:  # the pair has met
+                    self._check_noticed(request, cut_ns)
+
+    def _check_noticed(self, request: Request, cut_ns: int) -> None:
+        halves = self._world.history.halves
+        both = [
+            halves.get((name, request.rid, request.room))
+            for name in (f"p{request.prefill}", f"d{request.decode}")
+        ]
+        under_way = [
+            half
+            for half in both
+            if half and half.arrived_ns < cut_ns - MET_WITHIN_NS and half.ended_ns > cut_ns
+        ]
+        if len(under_way) < 2:
+            return
+        for half in under_way:
+            late_ns = half.ended_ns - cut_ns
+            if late_ns > NOTICED_WITHIN_NS and not half.completed:
+                text = f"{half.name} ended {late_ns // MS_NS} ms after the cut ({half.outcome})"
+                raise self._steps.broken(Law.CUT_NOTICED, text)
 
     def _check_starved(self, *halves: HalfRecord) -> None:
         for half in halves:

@@ -26,6 +26,7 @@ class Law(StrEnum):
     ALL_RELEASED = "all_released"
     ROOMS_CLOSED = "rooms_closed"
     PEER_TOLD = "peer_told"
+    CUT_NOTICED = "cut_noticed"
     ABORT_PROMPT = "abort_prompt"
     NO_STARVATION = "no_starvation"
     BYSTANDER_UNHURT = "bystander_unhurt"

@@ -1,4 +1,4 @@
-"""The ``severance serve`` command."""
+"""The ``severance serve`` and ``severance simulate`` commands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 
 from engine.errors import UsageError
 from engine.server.args import ServeArgs, make_serve_args
+from engine.simulator.cli import add_simulate
 
 EXIT_USAGE = 2
 _DESCRIPTION = """\
@@ -17,7 +18,8 @@ decode dials prefill's bootstrap and control ports, prefill dials decode's kv po
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Mount ``serve``."""
+    """Mount ``serve`` and ``simulate``."""
+    add_simulate(commands)
     parser = commands.add_parser(
         "serve",
         help="start a worker (unified, prefill or decode)",

@@ -196,9 +196,8 @@ class DisaggScheduler(Scheduler):
 
     def _abort_sender(self, req: Req, now_ns: int) -> None:
         """Tell the peer, unless it told us, and close the room."""
-        room = self.rooms.get(req.room) if req.room is not None else None
         info = req.finished_reason.abort if req.finished_reason else None
-        if req.room is None or info is None:
+        if req.room is None or req.is_fake or info is None:
             return
         failure = RoomFailure(
             reason=info.reason,
@@ -207,17 +206,22 @@ class DisaggScheduler(Scheduler):
             message=info.message,
             at_ns=now_ns,
         )
-        if req.stage is Stage.QUEUE and not req.is_fake:
+        holder, room = self._by_room.get(req.room), self.rooms.get(req.room)
+        if holder is None and req.stage is Stage.QUEUE:
             self._refuse_room(req, req.room, failure, now_ns)
-        if room is None or self._by_room.get(req.room) is not req:
-            return
-        told = info.via is AbortVia.PEER
+        elif holder is req and room is not None:
+            self._close_failed(req, room, failure, now_ns)
+
+    def _close_failed(self, req: Req, room: Room, failure: RoomFailure, now_ns: int) -> None:
+        told = failure.via is AbortVia.PEER
         if not told and self._tell_room_failure(room, failure):
             told = True
-            peer = room.peer or ""
-            req.time_stats.trace_ctx.abort_child("abort.notify_peer", now_ns, **{"pd.peer": peer})
-        self.rooms.close(req.room, now_ns, failure, told)
-        self._by_room.pop(req.room, None)
+            self._note_told(req, room.peer or "", now_ns)
+        self.rooms.close(room.room, now_ns, failure, told)
+        self._by_room.pop(room.room, None)
+
+    def _note_told(self, req: Req, peer: str, now_ns: int) -> None:
+        req.time_stats.trace_ctx.abort_child("abort.notify_peer", now_ns, **{"pd.peer": peer})
 
     def _refuse_room(self, req: Req, number: int, failure: RoomFailure, now_ns: int) -> None:
         """The request was refused before it had its room: the other half must not wait for it."""
@@ -230,7 +234,7 @@ class DisaggScheduler(Scheduler):
         told = peer in self.peers
         if peer is not None and told:
             self._tell_failure(peer, number, None, failure)
-            req.time_stats.trace_ctx.abort_child("abort.notify_peer", now_ns, **{"pd.peer": peer})
+            self._note_told(req, peer, now_ns)
         elif peer is not None:
             self.emit(Connect(peer=peer))
         self.rooms.remember(

@@ -19,7 +19,7 @@ from engine.core.peer import Connect, Inbound, KvArrived, KvPages, PeerSaid, Pee
 from engine.transfer.errors import RouteError
 from engine.transfer.links import Links, bind, open_control, open_kv, try_send
 from engine.transfer.pulse import LoopPulse
-from engine.transfer.route import AddressMap, Resolver, Route
+from engine.transfer.route import AddressMap, Resolver, Route, RouteSource
 from engine.transfer.session import MS_NS, Identity, Session
 from engine.transfer.wire import Beat, Envelope, Hello, Refused, Reset, Welcome
 
@@ -40,7 +40,7 @@ class _Prefill:
     """One prefill, known by its bootstrap address."""
 
     peer: str
-    resolver: Resolver
+    resolver: RouteSource
     state: _State = _State.RESOLVING
     route: Route | None = None
     session: Session | None = None
@@ -60,8 +60,11 @@ class DecodeLinks(Links):
         dial: AddressMap,
         deliver: Callable[[Inbound], None],
         pulse: LoopPulse,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+        make_resolver: Callable[[str], RouteSource] = Resolver,
     ) -> None:
-        super().__init__(deliver, pulse)
+        super().__init__(deliver, pulse, context)
+        self._make_resolver = make_resolver
         self._identity = identity
         self._dial = dial
         self._prefills: dict[str, _Prefill] = {}
@@ -96,7 +99,7 @@ class DecodeLinks(Links):
         """Begin to look for a prefill, once; from then on its link is kept up."""
         if command.peer not in self._prefills:
             address = self._dial.dial("bootstrap", command.peer)
-            self._prefills[command.peer] = _Prefill(command.peer, Resolver(address))
+            self._prefills[command.peer] = _Prefill(command.peer, self._make_resolver(address))
 
     # ---- from nothing to a session -----------------------------------------------------------------
 

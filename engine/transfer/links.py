@@ -14,7 +14,7 @@ from engine.transfer.errors import FrameError
 from engine.transfer.pulse import LoopPulse
 from engine.transfer.session import MS_NS, Session
 from engine.transfer.windows import SendWindow
-from engine.transfer.wire import MAX_CONTROL_BYTES, MAX_KV_BYTES, Envelope, decode
+from engine.transfer.wire import MAX_CONTROL_BYTES, MAX_KV_BYTES, Envelope, Reset, decode
 
 log = logging.getLogger(__name__)
 BUSY_BEAT_NS = 100 * MS_NS
@@ -33,12 +33,20 @@ class LinkCounters:
 
 
 class Links(ABC):
-    """Sockets of one worker. Everything here runs on the I/O thread."""
+    """Sockets of one worker. Everything here runs on the I/O thread.
 
-    def __init__(self, deliver: Callable[[Inbound], None], pulse: LoopPulse) -> None:
+    ``context`` makes the sockets; the simulator gives one whose wires are virtual.
+    """
+
+    def __init__(
+        self,
+        deliver: Callable[[Inbound], None],
+        pulse: LoopPulse,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> None:
         self._deliver = deliver
         self._pulse = pulse
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
+        self._context: zmq.Context[zmq.Socket[bytes]] = context or zmq.Context.instance()
         self._beat_due_ns = 0
         self.counters = LinkCounters()
 
@@ -93,12 +101,17 @@ class Links(ABC):
         for session in self.sessions():
             lost = session.verdict(now_ns)
             if lost is not None:
-                self.lose(session, lost.message)
+                self._give_up(session, lost.message)
                 continue
             if beat_is_due:
                 self.beat(session, now_ns)
             session.rewind_overdue(now_ns)
             self.flush(session, now_ns)
+
+    def _give_up(self, session: Session, message: str) -> None:
+        """Judged dead here. If one direction still works, the peer need not find out by itself."""
+        self._send_control(session, (session.envelope(Reset()),))
+        self.lose(session, message)
 
     def beat(self, session: Session, now_ns: int) -> None:
         pulse = self._pulse

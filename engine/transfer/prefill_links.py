@@ -43,8 +43,9 @@ class PrefillLinks(Links):
         dial: AddressMap,
         deliver: Callable[[Inbound], None],
         pulse: LoopPulse,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
     ) -> None:
-        super().__init__(deliver, pulse)
+        super().__init__(deliver, pulse, context)
         self._identity = identity
         self._dial = dial
         self._decodes: dict[str, _Decode] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import queue
 import threading
+from typing import Protocol
 
 import msgspec
 
@@ -50,6 +51,18 @@ def fetch_route(address: str) -> Route:
         raise RouteError(f"bootstrap server {address} did not give a route: {error}") from error
     finally:
         connection.close()
+
+
+class RouteSource(Protocol):
+    """Who answers where a prefill's control link is, one question at a time, without waiting."""
+
+    def ask(self) -> None:
+        """Begin, unless a question is under way."""
+        ...
+
+    def answer(self) -> Route | RouteError | None:
+        """The answer, once; None while there is none."""
+        ...
 
 
 class Resolver:

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from engine.core.peer import KvSettled
 
+MAX_RESEND_WAIT_NS = 3_000_000_000
+"""A link that heals late must see a resend well before the transfer's deadline (10 s)."""
+
 
 @dataclass(slots=True)
 class OutFrame:
@@ -91,8 +94,8 @@ class SendWindow:
         self._progress_ns = now_ns
 
     def is_overdue(self, now_ns: int) -> bool:
-        """No ack for too long (the wait doubles each time)."""
-        wait_ns = self._resend_after_ns * self._backoff
+        """No ack for too long (the wait doubles each time, up to `MAX_RESEND_WAIT_NS`)."""
+        wait_ns = min(self._resend_after_ns * self._backoff, MAX_RESEND_WAIT_NS)
         return bool(self._unacked) and now_ns - self._progress_ns > wait_ns
 
     def back_off(self) -> None:

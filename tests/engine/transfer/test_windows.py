@@ -73,3 +73,21 @@ def test_abandon_returns_everything_once() -> None:
     out.acknowledge(1, 0)
     assert [frame.seq for frame in out.abandon()] == [2, 3, 4]
     assert out.abandon() == []
+
+
+def test_the_wait_for_a_resend_stops_growing() -> None:
+    """Found by the simulator (seed 30748): kv waited up to 12 s, longer than the transfer's deadline."""
+    out = SendWindow(credit_bytes=100, resend_after_ns=1500 * MS)
+    out.push((b"x",))
+    now, waits = 0, []
+    for _ in range(5):
+        assert out.peek() is not None
+        out.sent(now)
+        sent = now
+        while not out.is_overdue(now):
+            now += 100 * MS
+        out.rewind(now)
+        out.back_off()
+        waits.append(now - sent)
+    assert waits[0] < 1700 * MS
+    assert max(waits) <= 3100 * MS

@@ -1,0 +1,15 @@
+"""Errors of the simulator.
+
+SimulatorError
+└── ScheduleError     a schedule file that cannot be read
+"""
+
+from __future__ import annotations
+
+
+class SimulatorError(Exception):
+    """Root of the simulator's errors."""
+
+
+class ScheduleError(SimulatorError):
+    """A schedule file that cannot be read; the message says why."""

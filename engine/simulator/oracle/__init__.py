@@ -1,0 +1,1 @@
+"""What must hold at every step of a simulation, and at its end."""

@@ -1,0 +1,165 @@
+"""`StepOracle`: what must hold at every step. Conservation in O(1); a sampled full scan; every answer."""
+
+from __future__ import annotations
+
+import zlib
+
+from engine.core.codes import DisaggregationMode, KVPoll
+from engine.core.disagg import DisaggScheduler
+from engine.core.io_struct import TokenOut
+from engine.core.ledger import Resource
+from engine.core.peer import SendKv
+from engine.core.scheduler import Scheduler
+from engine.simulator.clock import MS_NS, START_NS
+from engine.simulator.history import HalfRecord
+from engine.simulator.oracle.violation import BrokenLaw, Law, Violation
+from engine.simulator.process import Process, World
+from engine.simulator.runner import expected_tokens
+from engine.simulator.workload import prompt_of
+
+SCAN_PERIOD = 48
+"""Steps of the whole fleet between two full scans."""
+
+
+class StepOracle:
+    """Implements `engine.simulator.process.Observer`; raises BrokenLaw at the first violation."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._expected: dict[int, tuple[int, ...]] = {}
+        self.num_steps = 0
+        self.digest = 0
+
+    def broken(self, law: Law, text: str) -> BrokenLaw:
+        at_ms = (self._world.clock.now_ns - START_NS) // MS_NS
+        return BrokenLaw(Violation(law=law, at_ms=at_ms, text=text))
+
+    # ---- answers ---------------------------------------------------------------------------------
+
+    def on_out(self, process: Process, out: TokenOut) -> None:
+        room = out.bootstrap_room
+        assert room is not None
+        record = self._world.history.halves[(process.name, out.rid, room)]
+        self._note(process, record, out)
+        if record.is_answered:
+            raise self.broken(Law.ONE_ANSWER, f"{record.name} hears more after its answer")
+        if out.tokens and record.abort_ns:
+            raise self.broken(
+                Law.NO_TOKEN_AFTER_ABORT, f"{record.name} got a token after its abort"
+            )
+        for token in out.tokens:
+            record.tokens.append(token.token_id)
+        if out.tokens:
+            self._check_tokens(record)
+        if out.finish is not None:
+            record.finish = out.finish
+            record.ended_ns = self._world.clock.now_ns
+            self._world.history.closed(record)
+            self._check_finish(process, record)
+
+    def _note(self, process: Process, record: HalfRecord, out: TokenOut) -> None:
+        now_ns = self._world.clock.now_ns
+        reason = out.finish and (out.finish.abort.reason if out.finish.abort else out.finish.type)
+        ids = [token.token_id for token in out.tokens]
+        text = f"{now_ns} {process.name} {out.rid} {out.bootstrap_room} {ids} {reason}"
+        self.digest = zlib.crc32(text.encode(), self.digest)
+        if self._world.history.keeps_log:
+            abort = out.finish.abort if out.finish else None
+            why = f" ({abort.via}, {abort.stage}: {abort.message})" if abort else ""
+            what = f"{record.request.rid}/{record.request.room} tokens {ids}"
+            end = f" END {reason}{why}" if reason else ""
+            self._world.history.note(now_ns, process.name, what + end)
+
+    def expected(self, record: HalfRecord) -> tuple[int, ...]:
+        request = record.request
+        found = self._expected.get(request.room)
+        if found is None:
+            prompt = prompt_of(request.room, request.num_tokens)
+            found = expected_tokens(prompt, request.max_new_tokens)
+            self._expected[request.room] = found
+        return found
+
+    def _check_tokens(self, record: HalfRecord) -> None:
+        want = self.expected(record)[: len(record.tokens)]
+        if tuple(record.tokens) != want:
+            text = f"{record.name} answered {record.tokens}, should be {list(want)}"
+            raise self.broken(Law.RIGHT_TOKENS, text)
+
+    def _check_finish(self, process: Process, record: HalfRecord) -> None:
+        core, request = process.core, record.request
+        if record.completed and record.abort_ns:
+            raise self.broken(Law.ABORT_HEEDED, f"{record.name} completed after its abort")
+        whole = len(record.tokens) == len(self.expected(record))
+        if record.completed and core.role is DisaggregationMode.DECODE and not whole:
+            raise self.broken(Law.RIGHT_TOKENS, f"{record.name} ended early: {record.tokens}")
+        owner = f"{request.rid}/{request.room}"
+        for holder in core.pools.ledger.holders():
+            if holder.owner == owner and holder.resource != Resource.STAGING_PAGES:
+                text = f"{record.name} was answered and holds {holder.count} {holder.resource}"
+                raise self.broken(Law.RELEASED_AT_ANSWER, text)
+        room = core.rooms.get(request.room)
+        if room is not None and room.has_request:
+            text = f"{record.name} was answered, its room is {room.state.name}"
+            raise self.broken(Law.ROOM_CLOSED_AT_ANSWER, text)
+
+    def on_send(self, process: Process, send: SendKv) -> None:
+        rid, _, room = send.owner.rpartition("/")
+        record = self._world.history.halves[(process.name, rid, int(room))]
+        if record.abort_ns or record.is_answered:
+            text = f"{record.name} sends pages {send.header.first_page}.. after its abort"
+            raise self.broken(Law.NO_PAGES_AFTER_ABORT, text)
+
+    # ---- steps -----------------------------------------------------------------------------------
+
+    def after_step(self, process: Process) -> None:
+        self.num_steps += 1
+        self._check_conservation(process)
+        core = process.core
+        assert isinstance(core, DisaggScheduler)
+        self._check_peers(process.name, core)
+        if self.num_steps % SCAN_PERIOD == 0:
+            self.scan(process)
+
+    def _check_conservation(self, process: Process) -> None:
+        pools = process.core.pools
+        ledger = pools.ledger
+        for pool in (pools.kv_pages, pools.req_slots, pools.metadata_slots, pools.staging):
+            if pool.num_free + ledger.num_held(pool.resource) != pool.total:
+                raise self.broken(Law.CONSERVATION, f"{process.name}: {pool.conservation()}")
+        if ledger.violations:
+            raise self.broken(Law.ONE_OWNER, f"{process.name}: {ledger.violations[0]}")
+
+    def _check_peers(self, name: str, core: DisaggScheduler) -> None:
+        peers = core.peers
+        is_prefill = core.role is DisaggregationMode.PREFILL
+        for room in core.rooms.open_rooms():
+            if not room.joined or room.state in (KVPoll.Failed, KVPoll.Success):
+                continue
+            incarnation = peers.get(room.peer or "")
+            if incarnation is None:
+                text = f"{name}: room {room.room} outlives its peer {room.peer}"
+                raise self.broken(Law.LOST_PEER_ACTED_ON, text)
+            if is_prefill and room.attempt and room.attempt.incarnation != incarnation:
+                text = f"{name}: room {room.room} belongs to {room.attempt}, not to {incarnation}"
+                raise self.broken(Law.FENCED, text)
+
+    def scan(self, process: Process) -> None:
+        """Everything that is held has a living owner; nothing is free and held."""
+        core = process.core
+        broken = core.pools.full_scan()
+        if broken:
+            raise self.broken(Law.ONE_OWNER, f"{process.name}: {broken[0]}")
+        strangers = _strangers(core)
+        if strangers:
+            text = f"{process.name}: {', '.join(strangers)} holds, but is gone"
+            raise self.broken(Law.RELEASED_AT_ANSWER, text)
+
+
+def _strangers(core: Scheduler) -> list[str]:
+    """Owners of anything but staging space whose request is gone."""
+    owners = {req.owner for req in core.reqs.values()}
+    return [
+        f"{holder.owner} ({holder.resource})"
+        for holder in core.pools.ledger.holders()
+        if holder.owner not in owners and holder.resource != Resource.STAGING_PAGES
+    ]

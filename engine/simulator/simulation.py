@@ -1,0 +1,188 @@
+"""`simulate`: one schedule -> one outcome."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+import msgspec
+
+from engine.simulator.clock import MS_NS, START_NS, VirtualClock
+from engine.simulator.history import History
+from engine.simulator.injector import Injector
+from engine.simulator.network import Network
+from engine.simulator.oracle.ends import EndOracle
+from engine.simulator.oracle.invariants import StepOracle
+from engine.simulator.oracle.violation import BrokenLaw, Law, Violation
+from engine.simulator.process import World
+from engine.simulator.router import Router
+from engine.simulator.schedule import Half, Request, Schedule
+from engine.simulator.worker import Worker
+
+RECOVERY_MS = 30_000
+"""After the last heal and the last request, everything is answered and released within this."""
+PROBE_AFTER_MS = 3_000
+PROBE_MS = 2_000
+"""Five seconds after the last heal every pair has served a probe."""
+MAX_EVENTS_PER_MS = 60
+PROBE_ROOM = 900_000
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """``digest`` sums up every answer and its time: equal digests, equal runs."""
+
+    seed: int
+    violation: Violation | None
+    virtual_ms: int
+    num_events: int
+    num_steps: int
+    num_requests: int
+    num_completed: int
+    outcomes: dict[str, int]
+    digest: int
+
+
+class Simulation:
+    """One fleet under one schedule. ``keeps_log``: remember what happened when, for people."""
+
+    def __init__(self, schedule: Schedule, keeps_log: bool = False) -> None:
+        self.schedule = schedule
+        self.clock = VirtualClock()
+        self.history = History(keeps_log)
+        self._world = World(self.clock, _make_network(self.clock, schedule), self.history)
+        self._router = Router(self._world)
+        self._steps = StepOracle(self._world)
+        self._world.observer = self._steps
+        self._ends = EndOracle(schedule, self._world, self._steps)
+
+    def run(self) -> Outcome:
+        """Run to the end, or to the first violation."""
+        violation = None
+        links_log = logging.getLogger("engine.transfer")
+        level = links_log.level
+        links_log.setLevel(logging.CRITICAL)  # lost sessions are what this is about
+        try:
+            self._run()
+        except BrokenLaw as broken:
+            violation = broken.violation
+        except Exception as error:  # whatever the core dies of is a finding
+            violation = self._steps.broken(Law.NO_CRASH, _describe(error)).violation
+        finally:
+            links_log.setLevel(level)
+        return self._outcome(violation)
+
+    def _run(self) -> None:
+        self._start()
+        settled_ms = max(self.schedule.horizon_ms, self.schedule.last_heal_ms)
+        self._advance_to(settled_ms)
+        self._until_quiet(settled_ms + RECOVERY_MS)
+        self._ends.check_requests()
+        self._ends.check_aborts()
+        self._ends.check_cuts()
+        self._advance_to(self.schedule.last_heal_ms + PROBE_AFTER_MS)
+        self._probe()
+        self._ends.check_baseline()
+        self._ends.check_memory()
+
+    def _start(self) -> None:
+        topology = self.schedule.topology
+        names = [f"p{number}" for number in range(topology.num_prefill)]
+        names += [f"d{number}" for number in range(topology.num_decode)]
+        for name in names:
+            self._world.workers[name] = Worker(name, topology, self._world)
+        for name in names:
+            self._world.workers[name].start()
+        injector = Injector(self._world, self._router)
+        for fault in self.schedule.faults:
+            injector.plan(fault)
+        for request in self.schedule.requests:
+            self._router.plan(request)
+
+    def _advance_to(self, at_ms: int) -> None:
+        span_ms = max(0, at_ms - self._now_ms())
+        limit = MAX_EVENTS_PER_MS * (span_ms + 100)
+        if not self.clock.run_until(START_NS + at_ms * MS_NS, limit):
+            raise self._steps.broken(Law.NO_LIVELOCK, f"{limit} events in {span_ms} ms")
+
+    def _now_ms(self) -> int:
+        return (self.clock.now_ns - START_NS) // MS_NS
+
+    def _until_quiet(self, limit_ms: int) -> None:
+        while self._router.num_unsent or not self._ends.is_quiet():
+            if self._now_ms() >= limit_ms:
+                raise self._ends.why_not_quiet()
+            self._advance_to(self._now_ms() + 50)
+
+    def _probe(self) -> None:
+        """One request for every pair, all pairs at once."""
+        at_ms = self._now_ms() + 1
+        topology = self.schedule.topology
+        probes = tuple(
+            _make_probe(prefill, decode, PROBE_ROOM + prefill * 1000 + decode, at_ms)
+            for prefill in range(topology.num_prefill)
+            for decode in range(topology.num_decode)
+        )
+        for probe in probes:
+            self._router.plan(probe)
+        self._advance_to(at_ms + 1)
+        while not self._ends.is_quiet() and self._now_ms() < at_ms + PROBE_MS:
+            self._advance_to(self._now_ms() + 50)
+        self._ends.check_probes(probes)
+
+    def _outcome(self, violation: Violation | None) -> Outcome:
+        outcomes: dict[str, int] = {}
+        for half in self.history.halves.values():
+            outcomes[half.outcome] = outcomes.get(half.outcome, 0) + 1
+        return Outcome(
+            seed=self.schedule.seed,
+            violation=violation,
+            virtual_ms=self._now_ms(),
+            num_events=self.clock.num_events,
+            num_steps=self._steps.num_steps,
+            num_requests=len(self.schedule.requests),
+            num_completed=sum(
+                half.completed and half.worker.startswith("d")
+                for half in self.history.halves.values()
+            ),
+            outcomes=dict(sorted(outcomes.items())),
+            digest=self._steps.digest,
+        )
+
+
+def simulate(schedule: Schedule) -> Outcome:
+    """Run one schedule from start to end."""
+    return Simulation(schedule).run()
+
+
+def _make_network(clock: VirtualClock, schedule: Schedule) -> Network:
+    topology = schedule.topology
+    network = Network(clock)
+    for prefill in range(topology.num_prefill):
+        for decode in range(topology.num_decode):
+            for kind in ("bootstrap", "control", "kv"):
+                delay_us = topology.kv_delay_us if kind == "kv" else topology.delay_us
+                jitter_ns = topology.jitter_us * 1000
+                network.add(kind, f"p{prefill}", f"d{decode}", delay_us * 1000, jitter_ns)
+    return network
+
+
+def _make_probe(prefill: int, decode: int, room: int, at_ms: int) -> Request:
+    return Request(
+        rid=f"probe-p{prefill}-d{decode}",
+        room=room,
+        at_ms=at_ms,
+        prefill=prefill,
+        decode=decode,
+        num_tokens=9,
+        max_new_tokens=2,
+        half=Half.BOTH,
+        lag_ms=0,
+        aborts=(),
+    )
+
+
+def _describe(error: Exception) -> str:
+    """The error and where it was raised, without paths."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1]
+    return f"{type(error).__name__} in {last.name}: {error}"

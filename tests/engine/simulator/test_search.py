@@ -1,0 +1,105 @@
+"""A fixed set of schedules and a fresh one are clean; a run is its seed's, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.simulator.campaign import Campaign, run_campaign
+from engine.simulator.draw import Size, draw_schedule
+from engine.simulator.replay import replay
+from engine.simulator.schedule import LINK_FAULTS, Schedule, load, save
+from engine.simulator.simulation import simulate
+
+FIXED_SEED = 20_000
+NUM_FIXED = 100
+NUM_FRESH = 10
+
+
+def assert_clean(campaign: Campaign) -> None:
+    if campaign.failure is not None:
+        schedule, outcome = campaign.failure
+        pytest.fail(
+            f"{outcome.violation}\nreplay: severance simulate --schedules 1 --seed {schedule.seed}"
+        )
+
+
+def test_fixed_schedules_are_clean() -> None:
+    campaign = run_campaign(FIXED_SEED, NUM_FIXED, Size(), lambda _: None)
+    assert_clean(campaign)
+    assert campaign.num_schedules == NUM_FIXED
+    assert campaign.num_faults >= 3 * NUM_FIXED
+    assert campaign.virtual_ms >= 10_000 * NUM_FIXED
+    for end in ("length", "client_abort", "client_disconnect", "peer_dead", "connection_lost"):
+        assert campaign.outcomes[end] > 10, f"hardly anything ended with {end}"
+    assert campaign.outcomes["open"] == 0
+
+
+def test_fresh_schedules_are_clean() -> None:
+    seed = int.from_bytes(os.urandom(4), "big")
+    print(f"fresh seed {seed}")
+    assert_clean(run_campaign(seed, NUM_FRESH, Size(), lambda _: None))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 1), (1, 3)])
+def test_other_topologies_are_clean(size: tuple[int, int]) -> None:
+    prefill, decode = size
+    assert_clean(
+        run_campaign(FIXED_SEED, 8, Size(num_prefill=prefill, num_decode=decode), lambda _: None)
+    )
+
+
+def test_same_seed_same_run() -> None:
+    """Also in another process, whose strings hash differently."""
+    schedule = draw_schedule(FIXED_SEED, Size())
+    here = msgspec.json.encode(simulate(schedule))
+    code = (
+        "import msgspec, sys\n"
+        "from engine.simulator.draw import Size, draw_schedule\n"
+        "from engine.simulator.simulation import simulate\n"
+        f"sys.stdout.buffer.write(msgspec.json.encode(simulate(draw_schedule({FIXED_SEED}, Size()))))"
+    )
+    for hash_seed in ("1", "2"):
+        there = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        assert there == here
+
+
+def test_other_seed_other_run() -> None:
+    digests = {simulate(draw_schedule(seed, Size())).digest for seed in range(5)}
+    assert len(digests) == 5
+
+
+def test_schedule_survives_a_file(tmp_path: Path) -> None:
+    schedule = draw_schedule(7, Size())
+    save(schedule, tmp_path / "s.json")
+    assert load(tmp_path / "s.json") == schedule
+
+
+def test_replay_tells_what_happened_and_changes_nothing() -> None:
+    schedule = draw_schedule(7, Size())
+    outcome, lines = replay(schedule)
+    assert outcome == simulate(schedule)
+    text = "\n".join(lines)
+    assert text.count("request r") >= 50
+    assert text.count("fault") >= len(schedule.faults)
+    assert "clean: every law held" in text
+
+
+def test_every_kind_of_fault_and_abort_is_drawn() -> None:
+    drawn: list[Schedule] = [draw_schedule(seed, Size()) for seed in range(60)]
+    faults = [fault for schedule in drawn for fault in schedule.faults]
+    assert len({fault.kind for fault in faults}) == 9
+    cut = [fault.targets for fault in faults if fault.kind in LINK_FAULTS]
+    assert {len(targets) for targets in cut} == {1, 2, 3}
+    aborts = [abort for s in drawn for request in s.requests for abort in request.aborts]
+    assert len({(abort.half, abort.disconnect) for abort in aborts}) == 6

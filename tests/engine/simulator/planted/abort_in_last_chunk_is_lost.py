@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from engine.core.cancellation import names
 from engine.core.codes import Stage
 from engine.core.io_struct import AbortReq
-from engine.core.scheduler import Scheduler, _matches
+from engine.core.scheduler import Scheduler
 from tests.engine.simulator.planted.patch import Patch
 
 
@@ -12,7 +13,7 @@ def abort_request(self: Scheduler, recv: AbortReq, now_ns: int) -> int:
     return sum(
         self.mark(req, recv.reason, recv.origin, recv.message, recv.received_ns)
         for req in list(self.reqs.values())
-        if _matches(recv, req) and req.stage is not Stage.LAST_CHUNK
+        if names(recv, req.rid, req.room) and req.stage is not Stage.LAST_CHUNK
     )
 
 

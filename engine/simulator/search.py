@@ -57,7 +57,8 @@ def _summarize(campaign: Campaign, took_s: float, cpu_s: float) -> None:
     rate = campaign.num_schedules / max(took_s, 1e-9) * 60
     cpu_rate = campaign.num_schedules / max(cpu_s, 1e-9) * 60
     print(
-        f"{campaign.num_schedules} schedules in {took_s:.1f} s ({rate:.0f} a minute, {cpu_rate:.0f} a CPU minute):"
+        f"{campaign.num_schedules} schedules in {took_s:.1f} s"
+        f" ({rate:.0f} a minute, {cpu_rate:.0f} a CPU minute):"
         f" {campaign.num_requests} requests, {campaign.num_completed} completed,"
         f" {campaign.num_faults} faults, {campaign.num_steps} scheduler steps,"
         f" {campaign.virtual_ms / 1000:.0f} virtual s"

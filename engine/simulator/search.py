@@ -44,19 +44,21 @@ def search(seed: int, count: int, size: Size, out: Path) -> Path | None:
     """Run the schedules; the file of the first failure, shrunk, or None."""
     print(f"seed {seed}: {count} schedules of {size.num_prefill}P{size.num_decode}D,"
           f" {size.num_requests} requests each")  # fmt: skip
-    progress = _Progress(count)
+    progress, cpu_s = _Progress(count), time.process_time()
     campaign = run_campaign(seed, count, size, progress.show)
-    _summarize(campaign, time.monotonic() - progress.started_s)
+    _summarize(campaign, time.monotonic() - progress.started_s, time.process_time() - cpu_s)
     if campaign.failure is None:
         print("clean: every law held in every schedule")
         return None
     return _report(*campaign.failure, out)
 
 
-def _summarize(campaign: Campaign, took_s: float) -> None:
+def _summarize(campaign: Campaign, took_s: float, cpu_s: float) -> None:
     rate = campaign.num_schedules / max(took_s, 1e-9) * 60
+    cpu_rate = campaign.num_schedules / max(cpu_s, 1e-9) * 60
     print(
-        f"{campaign.num_schedules} schedules in {took_s:.1f} s ({rate:.0f} a minute):"
+        f"{campaign.num_schedules} schedules in {took_s:.1f} s"
+        f" ({rate:.0f} a minute, {cpu_rate:.0f} a CPU minute):"
         f" {campaign.num_requests} requests, {campaign.num_completed} completed,"
         f" {campaign.num_faults} faults, {campaign.num_steps} scheduler steps,"
         f" {campaign.virtual_ms / 1000:.0f} virtual s"

@@ -1,4 +1,4 @@
-"""A session that is judged dead is left without a word (found by the simulator): a one-way cut takes 3 s."""
+"""A session judged dead is left without a word: a one-way cut takes 3 s (found by the simulator)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test check lint format types contracts jaeger clean
+.PHONY: help setup demo test bench check lint format types contracts jaeger clean
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
 
@@ -23,6 +23,9 @@ demo: $(STAMP) ## run the main job: cut a PD deployment apart, abort requests, p
 test: $(STAMP) ## pass the tests
 	$(BIN)/severance doctor --fix
 	$(BIN)/python -m pytest -q
+
+bench: $(STAMP) ## measure abort latency, by layer and by chunk (some minutes, on a quiet machine)
+	$(BIN)/python -m bench.abort_latency
 
 check: lint types contracts ## everything but the tests
 

@@ -15,7 +15,6 @@ _WAITS_FOR_PEER = {
     DECODE: frozenset({"queue", "decode.wait_kv"}),
 }
 """Stages in which a half has joined with its peer and needs it."""
-_LONGEST_STAGE_NS = 60_000_000_000
 _SURELY_JOINED_NS = 1_000_000_000
 """A request sent that long before a cut has been joined by both halves."""
 _AFTER_JOIN = ("queue", "prefill.chunk", "kv.transfer")
@@ -92,7 +91,7 @@ def _halves_after_death(evidence: RunEvidence, fault: FaultWindow, findings: Fin
         for half in halves:
             for span in half.stages:
                 waits = span.name in _WAITS_FOR_PEER[half.role]
-                joined = begin_ns - _LONGEST_STAGE_NS < mono(span.start_ns) < dead_ns
+                joined = mono(span.start_ns) < dead_ns
                 if waits and joined and mono(span.end_ns) > bound_ns:
                     late_s = (mono(span.end_ns) - begin_ns) / 1e9
                     findings.fail(

@@ -55,7 +55,6 @@ class Scheduler(ABC):
         self._pending_aborts: list[Req] = []
         self._held_back: list[Req] = []
         self._effects: list[Effect] = []
-        self._idle_violations: list[str] = []
 
     # ---- receive ----------------------------------------------------------------------------
 
@@ -310,12 +309,8 @@ class Scheduler(ABC):
     def is_idle(self) -> bool:
         return not self.reqs and not self._held_back
 
-    def check_idle(self) -> None:
-        """SGLang's on_idle check, over all resources: reported by the ledger view, never a crash."""
-        if self.is_idle():
-            self._idle_violations = self._conservation_at_idle()
-
     def _conservation_at_idle(self) -> list[str]:
+        """SGLang's on_idle check, over all resources: shown by the ledger view, never a crash."""
         broken = self.pools.full_scan()
         left = [h for h in self.pools.ledger.holders() if h.resource != "staging_pages"]
         return broken + [f"idle, but {h.owner} holds {h.count} {h.resource}" for h in left]

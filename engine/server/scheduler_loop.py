@@ -81,7 +81,6 @@ class SchedulerLoop:
         now_ns = time.monotonic_ns()
         if now_ns >= self._gauges_due_ns:
             self._gauges_due_ns = now_ns + GAUGE_PERIOD_NS
-            core.check_idle()
             core.emit(Emit(message=GaugeSample(values=gauges(core) | self._link_gauges())))
             self._submit()
 

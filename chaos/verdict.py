@@ -32,7 +32,10 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """``examined`` 0 is never a pass. ``exempted``: how many cases a fault explained away."""
+    """``examined`` 0 is never a pass. ``exempted``: how many cases a fault explained away.
+
+    ``kinds``: the kinds of evidence that it needs (history, spans, ledger, metrics, control run).
+    """
 
     id: str
     status: CheckStatus
@@ -41,6 +44,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     observed: str
     evidence: tuple[Evidence, ...] = ()
     exempted: int = 0
+    kinds: tuple[str, ...] = ()
 
 
 class FaultVerdict(Struct, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ def check_abort_spans(evidence: RunEvidence, findings: Findings) -> None:
             findings.saw()
         for half in halves:
             judge_half(evidence, request, half, race_ms, findings)
-        judge_pairs(halves, findings)
+        judge_pairs(evidence, halves, findings)
 
 
 def _race_ms(evidence: RunEvidence) -> float:

@@ -1,15 +1,6 @@
 """`judge_run`: from a run directory to `verdict.json` and `aborts.jsonl`. Judging never starts anything.
 
-==============  =========  ==================================================================
-exit code       status     when (the first that holds)
-==============  =========  ==================================================================
-5               residue    something was left behind
-130             invalid    the user interrupted the run
-1               failed     a check failed; so also with an unproven fault or a tripped guard
-3               halted     a guard stopped the run
-4               invalid    a check is unknown, or the run did not finish
-0               passed     every check passed
-==============  =========  ==================================================================
+How checks become a status and an exit code: `chaos.oracle.conclusion`.
 """
 
 from __future__ import annotations
@@ -25,12 +16,13 @@ from chaos.oracle.abort_rows import abort_rows
 from chaos.oracle.abort_spans import check_abort_spans
 from chaos.oracle.answers import check_adds_up, check_answers
 from chaos.oracle.capacity import check_capacity_probe
+from chaos.oracle.conclusion import Ending, conclude
 from chaos.oracle.control_tokens import check_tokens_equal_control
 from chaos.oracle.evidence import RunEvidence, Source, load_evidence
 from chaos.oracle.exposure import exposed_rids
 from chaos.oracle.fault_window import LINK, FaultWindow
 from chaos.oracle.faults_proven import check_faults_proven, check_heal_time, unproven
-from chaos.oracle.findings import CheckFunction
+from chaos.oracle.findings import Check
 from chaos.oracle.late import check_late
 from chaos.oracle.ledger_baseline import check_ledger_baseline
 from chaos.oracle.recovery import baseline_share, check_recovery, recovery_of
@@ -43,8 +35,6 @@ from chaos.oracle.whole_answers import check_whole_answers
 from chaos.verdict import (
     VERDICT_SCHEMA,
     AbortRow,
-    CheckResult,
-    CheckStatus,
     FaultVerdict,
     LedgerSummary,
     RequestCounts,
@@ -52,7 +42,7 @@ from chaos.verdict import (
     Verdict,
 )
 
-_ALWAYS: tuple[CheckFunction, ...] = (
+_ALWAYS: tuple[Check, ...] = (
     check_run_complete,
     check_answers,
     check_whole_answers,
@@ -87,13 +77,13 @@ def judge_run(run_dir: Path) -> Verdict:
 def judge(evidence: RunEvidence, rows: Sequence[AbortRow]) -> Verdict:
     """The verdict, and nothing written."""
     checks = tuple(check(evidence) for check in wanted_checks(evidence))
-    status, exit_code, reason = conclude(evidence, checks)
+    conclusion = conclude(_ending(evidence), checks)
     info, plan = evidence.info, evidence.plan
     return Verdict(
         schema=VERDICT_SCHEMA,
         scenario=info.scenario if info else plan.name,
-        status=status,
-        exit_code=exit_code,
+        status=conclusion.status,
+        exit_code=conclusion.exit_code,
         seed=info.seed if info else plan.seed,
         checks=checks,
         faults=tuple(_fault(evidence, fault) for fault in evidence.faults),
@@ -103,7 +93,7 @@ def judge(evidence: RunEvidence, rows: Sequence[AbortRow]) -> Verdict:
         residue=info.residue if info else (),
         duration_s=info.duration_s if info else 0.0,
         run_id=info.run_id if info else "",
-        reason=reason,
+        reason=conclusion.reason,
     )
 
 
@@ -128,7 +118,7 @@ def _broken(evidence: RunEvidence, error: Exception) -> Verdict:
     )
 
 
-def wanted_checks(evidence: RunEvidence) -> list[CheckFunction]:
+def wanted_checks(evidence: RunEvidence) -> list[Check]:
     """Which checks apply is the scenario's say alone; an unreadable scenario asks for all of them."""
     plan, unread = evidence.plan, evidence.gap(Source.SCENARIO) is not None
     expect, kinds = plan.expect, {step.fault.kind for step in plan.method}
@@ -153,27 +143,16 @@ def wanted_checks(evidence: RunEvidence) -> list[CheckFunction]:
     return wanted
 
 
-def conclude(evidence: RunEvidence, checks: Sequence[CheckResult]) -> tuple[RunStatus, int, str]:
-    """Status, exit code and why, in a line."""
+def _ending(evidence: RunEvidence) -> Ending:
     info = evidence.info
-    failed = _named(checks, CheckStatus.FAIL)
-    unknown = _named(checks, CheckStatus.UNKNOWN)
-    if info is not None and info.residue:
-        return RunStatus.RESIDUE, ExitCode.RESIDUE, f"left behind: {info.residue[0]}"
-    if info is not None and info.interrupted:
-        also = f"; failed until then: {failed}" if failed else ""
-        return RunStatus.INVALID, ExitCode.INTERRUPTED, f"the run was interrupted{also}"
-    if failed:
-        return RunStatus.FAILED, ExitCode.FAILED, f"failed: {failed}"
-    if info is not None and info.halted_by:
-        return RunStatus.HALTED, ExitCode.HALTED, f"halted by guard {info.halted_by}"
-    if not evidence.finished or unknown:
-        return RunStatus.INVALID, ExitCode.INVALID, f"cannot be judged: {unknown}"
-    return RunStatus.PASSED, ExitCode.PASSED, "every check passed"
-
-
-def _named(checks: Sequence[CheckResult], status: CheckStatus) -> str:
-    return ", ".join(check.id for check in checks if check.status is status)
+    if info is None:
+        return Ending()
+    return Ending(
+        finished=info.finished,
+        interrupted=info.interrupted,
+        halted_by=info.halted_by,
+        residue=info.residue,
+    )
 
 
 def _fault(evidence: RunEvidence, fault: FaultWindow) -> FaultVerdict:

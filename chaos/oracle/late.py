@@ -28,6 +28,7 @@ _AFTER_JOIN = ("queue", "prefill.chunk", "kv.transfer")
     Source.SCENARIO,
     Source.HISTORY,
     Source.FAULTS,
+    wants=(Source.SPANS,),
 )
 def check_late(evidence: RunEvidence, findings: Findings) -> None:
     """Three bounds: the client's timeout for all; for those that a fault ended, the engine's deadlines;

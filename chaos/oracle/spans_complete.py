@@ -25,8 +25,8 @@ Process = tuple[str, str]
     Source.SCENARIO,
     Source.HISTORY,
     Source.FAULTS,
-    Source.LEDGER,
     Source.SPANS,
+    wants=(Source.LEDGER,),
 )
 def check_spans_complete(evidence: RunEvidence, findings: Findings) -> None:
     """Lost spans make all that is said from spans unsure: unknown, never failed."""
@@ -37,7 +37,8 @@ def check_spans_complete(evidence: RunEvidence, findings: Findings) -> None:
             by_process.setdefault((span.instance, incarnation_of(span)), []).append(span)
     for process, spans in by_process.items():
         _numbered(process, spans, findings)
-    _known_processes(evidence, set(by_process), findings)
+    if evidence.can_show(Source.LEDGER):
+        _known_processes(evidence, set(by_process), findings)
     _no_orphans(evidence, findings)
     for request in evidence.requests:
         if request.completed:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from chaos.codes import LinkKind
 from chaos.links import Endpoint, Link, matches_any, pair_names
+from chaos.pairs import Pair
 from chaos.ports import PortPool
 from chaos.scenario import worker_names
 from chaos.spec import DeploymentSpec
@@ -26,6 +27,23 @@ class Layout(Struct, frozen=True, kw_only=True):
 
     def worker(self, name: str) -> Worker:
         return next(worker for worker in self.workers if worker.name == name)
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Every prefill with every decode worker, as the router could choose them."""
+        return tuple(
+            Pair(
+                prefill=p.name,
+                decode=d.name,
+                prefill_http=p.http,
+                decode_http=d.http,
+                bootstrap=p.bootstrap,
+            )
+            for p in self.workers
+            if p.bootstrap is not None
+            for d in self.workers
+            if d.kv is not None
+        )
 
     def dials(self, name: str) -> list[Link]:
         """Links that this worker opens through a proxy."""

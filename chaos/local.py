@@ -12,6 +12,7 @@ from chaos.http import is_ok
 from chaos.interrupt import Brake
 from chaos.layout import Layout, plan
 from chaos.links import Endpoint, Link
+from chaos.pairs import Pair
 from chaos.ports import PortPool
 from chaos.process import Launcher, ManagedProcess
 from chaos.spec import DeploymentSpec
@@ -68,6 +69,10 @@ class LocalDeployment(Deployment):
     @property
     def router(self) -> Endpoint:
         return self.layout.router
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return self.layout.pairs
 
     @property
     def traces_url(self) -> str:

@@ -66,8 +66,9 @@ class Worker:
         app = make_app(
             GenerateEndpoint(self._manager, tokenizer, args.bootstrap_port),
             HealthRoutes(self._manager),
-            AdminRoutes(self._manager, args.worker_name),
+            AdminRoutes(self._manager, args.worker_name, args.keys),
             InfoRoutes(args, incarnation, self._manager, metrics),
+            args.keys,
         )
         self._servers = [HttpServer(app, listener)]
         if bootstrap_listener is not None:

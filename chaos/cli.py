@@ -1,4 +1,4 @@
-"""Commands of this package: `run`, `check`, `heal`, `doctor`. Heavy imports happen inside them."""
+"""Commands of this package: `run`, `check`, `heal`, `doctor`, `compare`. Heavy imports happen inside them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chaos import compare
 from chaos.codes import ExitCode
 from chaos.errors import ChaosError, UsageError
 
@@ -28,6 +29,7 @@ def add_commands(subparsers: Commands) -> None:
     _add_check(subparsers)
     _add_heal(subparsers)
     _add_doctor(subparsers)
+    compare.add_commands(subparsers)
 
 
 def _guarded(command: Command) -> Command:

@@ -21,6 +21,6 @@ def link_broke(evidence: RunEvidence, one: Half, other: Half, begin_ns: int, end
 
 
 def _parts(fault: FaultWindow, one: str, other: str) -> bool:
-    if fault.is_kill:
+    if fault.workers:
         return one in fault.workers or other in fault.workers
     return any({one, other} == set(pair_of(link)) for link in fault.links)

@@ -23,7 +23,7 @@ def exposed_rids(evidence: RunEvidence, fault: FaultWindow) -> set[str]:
         return set()
     if not evidence.can_show(Source.SPANS):
         return {one.rid for one in evidence.requests if _was_open(one, fault, begin_ns)}
-    if fault.is_kill:
+    if fault.workers:
         return {one.rid for one in evidence.requests if _met_kill(evidence, fault, one, begin_ns)}
     return {one.rid for one in evidence.requests if _met_cut(evidence, fault, one, begin_ns)}
 

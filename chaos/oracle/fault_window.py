@@ -10,6 +10,10 @@ from msgspec import Struct
 from chaos.records import FaultEvent, FaultRecord
 
 PROCESS = "process"
+_ENDS = frozenset({"kill", "restart"})
+_STOPS = _ENDS | {"pause"}
+_CUTS = frozenset({"stall", "blackhole", "refuse", "one_way"})
+"""Modes of a link under which nothing gets through for as long as they last, one way at least."""
 LINK = "link"
 SPAN_TAIL_NS = 1_000_000_000
 """A killed worker loses the spans that it had not sent yet: those of its last second, generously."""
@@ -47,14 +51,32 @@ class FaultWindow(Struct, frozen=True, kw_only=True):
     rung: str | None
     heal_ms: float | None
     gaps: tuple[str, ...]
+    healing_ns: int | None = None
 
     @property
     def end_ns(self) -> float:
         return math.inf if self.healed_ns is None else self.healed_ns
 
     @property
-    def is_kill(self) -> bool:
-        return self.kind == PROCESS
+    def ends_process(self) -> bool:
+        """The worker comes back as another process; its last spans may be lost."""
+        return self.kind == PROCESS and self.mode in _ENDS
+
+    @property
+    def stops_worker(self) -> bool:
+        """The worker answers nobody while it is on."""
+        return self.kind == PROCESS and self.mode in _STOPS
+
+    @property
+    def sure_begin_ns(self) -> int:
+        """When it was on for certain: injecting may take a while."""
+        return self.injected_ns or self.begin_ns or 0
+
+    @property
+    def sure_s(self) -> float:
+        """How long it was on at least: from injected until its heal began."""
+        until = self.healing_ns if self.healing_ns is not None else self.end_ns
+        return max(0.0, (until - self.sure_begin_ns) / 1e9)
 
     @property
     def label(self) -> str:
@@ -70,13 +92,19 @@ class FaultWindow(Struct, frozen=True, kw_only=True):
         return self.begin_ns <= end_ns and begin_ns <= self.end_ns + after_s * 1e9
 
     def cuts_control(self, for_s: float) -> bool:
-        """Whether peers must find each other dead: no ``control`` for so long, or a killed worker."""
-        if self.begin_ns is None:
+        """Whether peers must find each other dead: a process ended, or surely nothing of ``control``
+        (or of the worker) for so long."""
+        if self.begin_ns is None or self.ends_process:
+            return self.begin_ns is not None
+        if self.sure_s < for_s:
             return False
-        if self.is_kill:
-            return True
-        long_enough = self.end_ns - self.begin_ns >= for_s * 1e9
-        return long_enough and any(link.startswith("control:") for link in self.links)
+        cut = self.mode in _CUTS and any(link_kind(link) == "control" for link in self.links)
+        return cut or self.stops_worker
+
+
+def link_kind(link: str) -> str:
+    """``kind`` of ``kind:prefill-decode``."""
+    return link.partition(":")[0]
 
 
 def pair_of(link: str) -> tuple[str, ...]:
@@ -98,7 +126,7 @@ def killed_between(
     """Whether one of ``workers`` was dead, or lost its last spans, at any time in between."""
     names = set(workers)
     return any(
-        fault.is_kill
+        fault.ends_process
         and names & set(fault.workers)
         and fault.overlaps(begin_ns, end_ns + SPAN_TAIL_NS)
         for fault in faults
@@ -110,7 +138,7 @@ def killed_incarnations(faults: Iterable[FaultWindow]) -> frozenset[tuple[str, s
     return frozenset(
         (worker, fault.incarnations[worker])
         for fault in faults
-        if fault.is_kill and fault.begin_ns is not None
+        if fault.ends_process and fault.begin_ns is not None
         for worker in fault.workers
         if worker in fault.incarnations
     )
@@ -133,6 +161,7 @@ def _window(records: list[FaultRecord]) -> FaultWindow:
         incarnations=first.incarnations,
         begin_ns=min(on, default=None),
         injected_ns=at.get(FaultEvent.INJECTED),
+        healing_ns=at.get(FaultEvent.HEALING),
         healed_ns=healed.at_ns if healed else None,
         rung=healed.rung if healed else None,
         heal_ms=healed.heal_ms if healed else None,

@@ -67,7 +67,7 @@ def unproven(evidence: RunEvidence, fault: FaultWindow) -> list[str]:
     if fault.injected_ns is not None and not _in_load(evidence, fault.injected_ns):
         gaps.append("it was injected outside of the load")
     shown = evidence.can_show(Source.LEDGER)
-    if fault.is_kill and fault.healed_ns is not None and shown:
+    if fault.ends_process and fault.healed_ns is not None and shown:
         gaps += [gap for worker in fault.workers if (gap := _survived(evidence, fault, worker))]
     return gaps
 

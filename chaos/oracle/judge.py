@@ -15,6 +15,7 @@ from chaos.oracle.abort_latency import check_abort_latency, check_min_aborts
 from chaos.oracle.abort_rows import abort_rows
 from chaos.oracle.abort_spans import check_abort_spans
 from chaos.oracle.answers import check_adds_up, check_answers
+from chaos.oracle.bystanders import check_bystanders, find_groups, measure
 from chaos.oracle.capacity import check_capacity_probe
 from chaos.oracle.conclusion import Ending, conclude
 from chaos.oracle.control_tokens import check_tokens_equal_control
@@ -23,9 +24,12 @@ from chaos.oracle.exposure import exposed_rids
 from chaos.oracle.fault_window import LINK, FaultWindow
 from chaos.oracle.faults_proven import check_faults_proven, check_heal_time, unproven
 from chaos.oracle.findings import Check
+from chaos.oracle.harmless_cuts import check_harmless_cuts, is_short
 from chaos.oracle.late import check_late
 from chaos.oracle.ledger_baseline import check_ledger_baseline
+from chaos.oracle.pairs_recover import check_pairs_recover
 from chaos.oracle.recovery import baseline_share, check_recovery, recovery_of
+from chaos.oracle.router_time import router_time
 from chaos.oracle.run_complete import check_run_complete
 from chaos.oracle.server_errors import check_send_lag, check_server_errors
 from chaos.oracle.spans_complete import check_spans_complete, check_trace_joined
@@ -35,6 +39,9 @@ from chaos.oracle.whole_answers import check_whole_answers
 from chaos.verdict import (
     VERDICT_SCHEMA,
     AbortRow,
+    CheckResult,
+    CheckStatus,
+    Coverage,
     FaultVerdict,
     LedgerSummary,
     RequestCounts,
@@ -57,6 +64,21 @@ _ALWAYS: tuple[Check, ...] = (
     check_spans_complete,
     check_trace_joined,
 )
+
+
+_WHERE_ASKED = (
+    check_tokens_equal_control,
+    check_faults_proven,
+    check_recovery,
+    check_pairs_recover,
+    check_harmless_cuts,
+    check_bystanders,
+    check_heal_time,
+    check_abort_latency,
+    check_min_aborts,
+)
+ALL_CHECKS: tuple[Check, ...] = (*_ALWAYS, *_WHERE_ASKED)
+"""Every check there is; `wanted_checks` says which of them a scenario asks for."""
 
 
 def judge_run(run_dir: Path) -> Verdict:
@@ -94,6 +116,9 @@ def judge(evidence: RunEvidence, rows: Sequence[AbortRow]) -> Verdict:
         duration_s=info.duration_s if info else 0.0,
         run_id=info.run_id if info else "",
         reason=conclusion.reason,
+        bystanders=measure(find_groups(evidence)),
+        router=router_time(evidence),
+        coverage=_coverage(evidence, checks),
     )
 
 
@@ -126,7 +151,11 @@ def wanted_checks(evidence: RunEvidence) -> list[Check]:
     if unread or expect.control_requests:
         wanted.append(check_tokens_equal_control)
     if unread or kinds or evidence.faults:
-        wanted += [check_faults_proven, check_recovery]
+        wanted += [check_faults_proven, check_recovery, check_pairs_recover]
+    if unread or any(is_short(plan, step.fault) for step in plan.method):
+        wanted.append(check_harmless_cuts)
+    if unread or expect.min_bystanders:
+        wanted.append(check_bystanders)
     if unread or LINK in kinds:
         wanted.append(check_heal_time)
     if unread or plan.load.aborts.share:
@@ -141,6 +170,17 @@ def wanted_checks(evidence: RunEvidence) -> list[Check]:
     if any(minima):
         wanted.append(check_min_aborts)
     return wanted
+
+
+def _coverage(evidence: RunEvidence, checks: Sequence[CheckResult]) -> Coverage:
+    blind = [check.id for check in checks if check.status is CheckStatus.UNOBSERVABLE]
+    return Coverage(
+        checks=len(checks),
+        examined=sum(check.examined > 0 for check in checks),
+        exempted=sum(check.exempted for check in checks),
+        unobservable=tuple(blind),
+        cannot_show=tuple(sorted(evidence.blind)),
+    )
 
 
 def _ending(evidence: RunEvidence) -> Ending:
@@ -170,6 +210,7 @@ def _fault(evidence: RunEvidence, fault: FaultWindow) -> FaultVerdict:
         heal_ms=fault.heal_ms,
         workers=fault.workers,
         first_success_ms=recovery.first_success_ms if recovery else None,
+        goodput_back_ms=recovery.goodput_back_ms if recovery else None,
         goodput_share=(recovery.share.value / before.value if recovery and before.value else None),
     )
 

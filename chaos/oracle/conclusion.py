@@ -8,7 +8,7 @@ exit code       status     when (the first that holds)
 1               failed     a check failed; so also with an unproven fault or a tripped guard
 3               halted     a guard stopped the run
 4               invalid    a check is unknown, nothing was proven, or the run did not finish
-0               passed     every check that could look passed, and at least one could
+0               passed     every check that could look passed, and one looked at the deployment
 ==============  =========  ==================================================================
 """
 
@@ -62,9 +62,11 @@ def conclude(ending: Ending, checks: Sequence[CheckResult]) -> Conclusion:
 
 
 def _passed(checks: Sequence[CheckResult]) -> Conclusion:
-    """Nothing is against it; but something must speak for it."""
-    if not any(check.status is CheckStatus.PASS for check in checks):
-        return _conclusion(RunStatus.INVALID, ExitCode.INVALID, "no check could look at anything")
+    """Nothing is against it; but something must speak for it, and not only the runner's own files."""
+    if not any(check.status is CheckStatus.PASS and check.kinds for check in checks):
+        return _conclusion(
+            RunStatus.INVALID, ExitCode.INVALID, "no check could look at the deployment"
+        )
     blind = _named(checks, CheckStatus.UNOBSERVABLE)
     text = f"every check that could look passed; not observable: {blind}"
     return _conclusion(RunStatus.PASSED, ExitCode.PASSED, text if blind else "every check passed")

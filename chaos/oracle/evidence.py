@@ -127,8 +127,9 @@ class RunEvidence(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def blind(self) -> frozenset[str]:
         """Kinds of evidence that the target cannot show, as `run.json` says. Nobody else may say so: a
-        file that is merely missing is a gap."""
-        return frozenset(self.info.cannot_show) if self.info else frozenset()
+        file that is merely missing is a gap. The history is our own client's: no target can lack it."""
+        said = frozenset(self.info.cannot_show) if self.info else frozenset()
+        return said - {EvidenceKind.HISTORY}
 
     def can_show(self, source: Source) -> bool:
         return KIND_OF.get(source) not in self.blind

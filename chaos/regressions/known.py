@@ -33,7 +33,7 @@ KNOWN = (
         what="an abort in mid-chunk keeps one KV page",
         incident="sglang#36926",
         scenario="aborts",
-        caught_by=("ledger_baseline", "capacity_probe"),
+        caught_by=("ledger_baseline",),
     ),
     Known(
         name="chunked_abort_waits",
@@ -47,7 +47,7 @@ KNOWN = (
         what="an abort that meets the last chunk in flight is noted and never carried out",
         incident="sglang#35255",
         scenario="aborts",
-        caught_by=("ledger_baseline", "answers", "capacity_probe"),
+        caught_by=("ledger_baseline", "answers"),
     ),
     Known(
         name="metadata_slot_leaks",

@@ -103,8 +103,8 @@ def _add_schema(subparsers: Commands) -> None:
         "schema",
         help="print the JSON Schema of scenario files",
         description=(
-            "Print the JSON Schema of scenario files, for an editor: severance schema > scenario.schema.json, "
-            "and as the first line of a scenario: # yaml-language-server: $schema=scenario.schema.json"
+            "Print the JSON Schema of scenario files for an editor: severance schema > scenario.schema.json; "
+            "as the first line of a scenario: # yaml-language-server: $schema=scenario.schema.json"
         ),
     )
     parser.set_defaults(run=_schema)

@@ -10,6 +10,7 @@ from msgspec import Struct
 from chaos.records import FaultEvent, FaultRecord
 
 PROCESS = "process"
+TELEMETRY = "telemetry"
 _ENDS = frozenset({"kill", "restart"})
 _STOPS = _ENDS | {"pause"}
 _CUTS = frozenset({"stall", "blackhole", "refuse", "one_way"})
@@ -52,6 +53,7 @@ class FaultWindow(Struct, frozen=True, kw_only=True):
     heal_ms: float | None
     gaps: tuple[str, ...]
     healing_ns: int | None = None
+    silences: frozenset[str] = frozenset()
 
     @property
     def end_ns(self) -> float:
@@ -162,10 +164,23 @@ def _window(records: list[FaultRecord]) -> FaultWindow:
         begin_ns=min(on, default=None),
         injected_ns=at.get(FaultEvent.INJECTED),
         healing_ns=at.get(FaultEvent.HEALING),
+        silences=frozenset(first.silences),
         healed_ns=healed.at_ns if healed else None,
         rung=healed.rung if healed else None,
         heal_ms=healed.heal_ms if healed else None,
         gaps=tuple(_gaps(records, at)),
+    )
+
+
+def _identity(record: FaultRecord) -> tuple[str | tuple[str, ...], ...]:
+    """What every line of one fault must repeat."""
+    return (
+        record.kind,
+        record.mode,
+        record.links,
+        record.workers,
+        record.permits,
+        record.silences,
     )
 
 
@@ -184,6 +199,6 @@ def _gaps(records: list[FaultRecord], at: dict[FaultEvent, int]) -> list[str]:
     ]
     if not any(record.proof for record in records if record.event is FaultEvent.VERIFIED):
         gaps.append("nothing says how it was verified")
-    if len({(one.kind, one.mode, one.links, one.workers, one.permits) for one in records}) > 1:
+    if len({_identity(one) for one in records}) > 1:
         gaps.append("its lines contradict each other")
     return gaps

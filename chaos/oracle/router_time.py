@@ -7,8 +7,8 @@ request: its time, less the time in which any worker had it.
 from __future__ import annotations
 
 from chaos.oracle.evidence import RunEvidence, Source
-from chaos.oracle.fault_window import killed_between
 from chaos.oracle.requests import Request
+from chaos.oracle.silenced import spans_may_be_lost
 from chaos.oracle.span_index import Half
 from chaos.oracle.summary import quantiles
 from chaos.verdict import RouterTime
@@ -39,7 +39,7 @@ def _is_unclear(evidence: RunEvidence, request: Request) -> bool:
     if end is None:
         return True
     sent_ns = request.sent.sent_ns
-    if killed_between(evidence.faults, evidence.plan.workers, sent_ns, end.end_ns):
+    if spans_may_be_lost(evidence, evidence.plan.workers, sent_ns, end.end_ns):
         return True
     gone_early = request.abort_kind is not None and end.end_ns - sent_ns < _BRIEF_NS
     return gone_early and not evidence.spans.halves.get(request.rid)

@@ -403,6 +403,12 @@ def abort_span_missing_on_decode(run: HealthyRun) -> None:
 
 
 @breaks("abort_spans", FAIL)
+def released_twice_for_one_abort(run: HealthyRun) -> None:
+    which = is_span("kv.release", aborted_in_prefill(run), "prefill")
+    run.spans.append(replace(next(s for s in run.spans if which(s)), span_id="c" * 16))
+
+
+@breaks("abort_spans", FAIL)
 def two_abort_spans(run: HealthyRun) -> None:
     span = next(s for s in run.spans if is_span("abort", aborted_in_prefill(run), "prefill")(s))
     run.spans.append(replace(span, span_id="e" * 16))
@@ -785,6 +791,14 @@ def unsure_of_a_wrong_token(run: HealthyRun) -> None:
 @breaks("spans_complete", UNKNOWN)
 def span_number_missing(run: HealthyRun) -> None:
     drop(run.spans, is_span("queue", rid_of(run, Outcome.COMPLETED), "prefill"))
+
+
+@breaks("spans_complete", UNKNOWN)
+def a_cut_link_excuses_no_lost_span(run: HealthyRun) -> None:
+    """Whatever the fault says that it silences: it is no fault of telemetry."""
+    change(run.faults, is_fault("f0"), silences=("spans",))
+    rid = next(r.rid for r in run.history if isinstance(r, Sent) and r.sent_ns > mono(5.5))
+    drop(run.spans, is_span("abort", rid, "prefill"))
 
 
 @breaks("spans_complete", UNKNOWN)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from chaos.oracle.evidence import RunEvidence, Source
+from chaos.oracle.fault_window import TELEMETRY
 from chaos.oracle.findings import Findings, check
 from chaos.oracle.paths import may_meet
 from chaos.oracle.requests import Request
@@ -125,7 +126,8 @@ def _touched(evidence: RunEvidence, request: Request) -> bool:
         return True
     after_s = evidence.plan.expect.recovery_first_success_s
     return any(
-        fault.overlaps(request.sent.sent_ns, end.end_ns, after_s)
+        fault.kind != TELEMETRY  # which must slow nobody
+        and fault.overlaps(request.sent.sent_ns, end.end_ns, after_s)
         and may_meet(evidence, fault, request.rid)
         for fault in evidence.faults
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.oracle.evidence import RunEvidence, Source
-from chaos.oracle.fault_window import FaultWindow, pair_of
+from chaos.oracle.fault_window import TELEMETRY, FaultWindow, pair_of
 from chaos.oracle.paths import did_meet
 from chaos.oracle.requests import Request
 from chaos.oracle.span_index import Half
@@ -21,7 +21,7 @@ def exposed_rids(evidence: RunEvidence, fault: FaultWindow) -> set[str]:
     begin_ns = fault.injected_ns
     if begin_ns is None:
         return set()
-    if not evidence.can_show(Source.SPANS):
+    if fault.kind == TELEMETRY or not evidence.can_show(Source.SPANS):
         return {one.rid for one in evidence.requests if _was_open(one, fault, begin_ns)}
     if fault.workers:
         return {one.rid for one in evidence.requests if _met_kill(evidence, fault, one, begin_ns)}

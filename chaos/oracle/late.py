@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.oracle.evidence import RunEvidence, Source
-from chaos.oracle.fault_window import FaultWindow
+from chaos.oracle.fault_window import TELEMETRY, FaultWindow
 from chaos.oracle.findings import Findings, check
 from chaos.oracle.paths import did_meet, may_meet
 from chaos.oracle.requests import Request
@@ -70,7 +70,8 @@ def _after_fault(evidence: RunEvidence, request: Request, end: End, findings: Fi
     met = [
         fault
         for fault in evidence.faults
-        if fault.overlaps(request.sent.sent_ns, end.end_ns)
+        if fault.kind != TELEMETRY
+        and fault.overlaps(request.sent.sent_ns, end.end_ns)
         and may_meet(evidence, fault, request.rid)
     ]
     if not met:

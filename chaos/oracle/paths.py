@@ -51,7 +51,8 @@ def _ends_of(fault: FaultWindow) -> tuple[Path, ...]:
     """Sets of workers; the fault lies on a path that holds all of one set."""
     if fault.workers:
         return tuple(frozenset({worker}) for worker in fault.workers)
-    return tuple(dict.fromkeys(frozenset(pair_of(link)) for link in fault.links))
+    ends = tuple(dict.fromkeys(frozenset(pair_of(link)) for link in fault.links))
+    return ends or (frozenset(),)  # a fault of telemetry is beside every path
 
 
 def _may_be(plan: Plan, path: Path, worker: str) -> bool:

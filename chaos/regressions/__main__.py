@@ -15,7 +15,7 @@ from chaos.regressions import KNOWN, Process, find, load
 USAGE = """\
 usage: python -m chaos.regressions NAME -- severance serve ...
        python -m chaos.regressions --list
-       python -m chaos.regressions --matrix --out DIR [--only NAME ...] [--doc FILE]"""
+       python -m chaos.regressions --matrix --out DIR [--only NAME ...] [--doc FILE] [--tries N] [--max-load LOAD]"""
 
 
 def _put_in(name: str, process: Process) -> None:
@@ -70,8 +70,14 @@ def _run_matrix(flags: list[str]) -> int:
         "--doc", type=Path, metavar="FILE", help="write the table between the marks in this page"
     )
     parser.add_argument("--tries", type=int, default=3, help="runs of what came out as not judged")
+    parser.add_argument(
+        "--max-load",
+        type=float,
+        metavar="LOAD",
+        help="begin no run while the machine's load average (of a minute) is above this",
+    )
     args = parser.parse_args(flags)
-    return run_matrix(args.out, tuple(args.only), args.doc, args.tries)
+    return run_matrix(args.out, tuple(args.only), args.doc, args.tries, args.max_load)
 
 
 def main(argv: list[str]) -> int:

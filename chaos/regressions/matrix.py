@@ -6,8 +6,10 @@ machine) is tried again. Finished runs are judged again by the oracle of today, 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +25,7 @@ HOME = Path(__file__).parents[2]
 SCENARIOS = HOME / "chaos" / "scenarios" / "regress"
 BEGIN, END = "<!-- matrix -->", "<!-- /matrix -->"
 CLEAN = "clean"
+_LOOK_AGAIN_S = 15.0
 
 
 class Result(StrEnum):
@@ -43,16 +46,19 @@ class Row(Struct, frozen=True, kw_only=True):
     failed: tuple[str, ...]
 
 
-def run_matrix(out: Path, only: tuple[str, ...], doc: Path | None, tries: int) -> int:
+def run_matrix(
+    out: Path, only: tuple[str, ...], doc: Path | None, tries: int, max_load: float | None = None
+) -> int:
     """Run what is missing, print the table; 0 if every bug is caught and every clean run is green.
 
-    Raises ValueError for an unknown name.
+    ``max_load``: no run begins while the machine's load average is above it. Raises ValueError for
+    an unknown name.
     """
     wanted = [find(name) for name in only or NAMES]
     scenarios = dict.fromkeys(known.scenario for known in wanted)
     out.mkdir(parents=True, exist_ok=True)
-    rows = [_row(out, scenario, None, tries) for scenario in scenarios]
-    rows += [_row(out, known.scenario, known, tries) for known in wanted]
+    rows = [_row(out, scenario, None, tries, max_load) for scenario in scenarios]
+    rows += [_row(out, known.scenario, known, tries, max_load) for known in wanted]
     text = table(rows)
     print(text)
     if doc is not None:
@@ -61,11 +67,11 @@ def run_matrix(out: Path, only: tuple[str, ...], doc: Path | None, tries: int) -
     return ExitCode.PASSED if all(row.result in good for row in rows) else ExitCode.FAILED
 
 
-def _row(out: Path, scenario: str, known: Known | None, tries: int) -> Row:
+def _row(out: Path, scenario: str, known: Known | None, tries: int, max_load: float | None) -> Row:
     name = known.name if known else f"{CLEAN}-{scenario}"
     verdict = None
     for attempt in range(1, tries + 1):
-        verdict = _verdict(out / f"{name}.{attempt}", scenario, known)
+        verdict = _verdict(out / f"{name}.{attempt}", scenario, known, max_load)
         if verdict is not None and verdict.exit_code != ExitCode.INVALID:
             break
     row = to_row(scenario, known, verdict)
@@ -73,13 +79,22 @@ def _row(out: Path, scenario: str, known: Known | None, tries: int) -> Row:
     return row
 
 
-def _verdict(directory: Path, scenario: str, known: Known | None) -> Verdict | None:
+def _verdict(
+    directory: Path, scenario: str, known: Known | None, max_load: float | None
+) -> Verdict | None:
     """Of a run that is there, or of a new one; None if the run left nothing to judge."""
     if not (directory / "verdict.json").exists():
         if directory.exists() and any(directory.iterdir()):
             return None  # a run that was broken off; its number is spent
+        _wait_for_quiet(max_load)
         _run(directory, scenario, known)
     return judge_run(directory) if (directory / "run.json").exists() else None
+
+
+def _wait_for_quiet(max_load: float | None) -> None:
+    """On a busy machine a run proves nothing and takes three times as long."""
+    while max_load is not None and os.getloadavg()[0] > max_load:
+        time.sleep(_LOOK_AGAIN_S)
 
 
 def _run(directory: Path, scenario: str, known: Known | None) -> None:

@@ -15,7 +15,8 @@ from chaos.regressions import KNOWN, Process, find, load
 USAGE = """\
 usage: python -m chaos.regressions NAME -- severance serve ...
        python -m chaos.regressions --list
-       python -m chaos.regressions --matrix --out DIR [--only NAME ...] [--doc FILE] [--tries N] [--max-load LOAD]"""
+       python -m chaos.regressions --matrix --out DIR [--only NAME ...] [--doc FILE]
+                                            [--tries N] [--max-load LOAD]"""
 
 
 def _put_in(name: str, process: Process) -> None:

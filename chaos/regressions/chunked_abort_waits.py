@@ -3,6 +3,9 @@ its chunks were computed for nobody)."""
 
 from __future__ import annotations
 
+from engine.core.disagg import DisaggScheduler
+from engine.core.req import Req
+from engine.core.rooms import Room
 from engine.core.scheduler import Scheduler
 from engine.server.inbox import ForwardWatch
 
@@ -19,17 +22,22 @@ def apply() -> None:
 
     Scheduler.process_pending_chunked_abort = abort_after_the_last_chunk  # type: ignore[method-assign]
     ForwardWatch.should_stop = go_on  # type: ignore[method-assign]
-    _keep_results()
+    _heed_no_peer()
 
 
-def _keep_results() -> None:
-    """A mark must not stop the chunks from counting, or the slot would never be left."""
-    from engine.core.disagg import DisaggScheduler
-    from engine.core.req import Req
-
+def _heed_no_peer() -> None:
+    """The decode half was aborted too, and says so: that must not end the chunks either."""
     drained = DisaggScheduler.is_drained
+    fail = DisaggScheduler.handle_room_failure
 
     def is_drained(self: DisaggScheduler, req: Req) -> bool:
-        return drained(self, req) and req is not self._pending_chunked_abort_req
+        return bool(req.output) and drained(self, req)
+
+    def fail_later(self: DisaggScheduler, req: Req, room: Room, now_ns: int) -> None:
+        if req is self.chunked_req:
+            self.rooms._changed[room.room] = None
+        else:
+            fail(self, req, room, now_ns)
 
     DisaggScheduler.is_drained = is_drained  # type: ignore[method-assign]
+    DisaggScheduler.handle_room_failure = fail_later  # type: ignore[method-assign]

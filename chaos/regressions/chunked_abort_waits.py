@@ -4,6 +4,7 @@ its chunks were computed for nobody)."""
 from __future__ import annotations
 
 from engine.core.disagg import DisaggScheduler
+from engine.core.prefill import PrefillScheduler
 from engine.core.req import Req
 from engine.core.rooms import Room
 from engine.core.scheduler import Scheduler
@@ -27,10 +28,10 @@ def apply() -> None:
 
 def _heed_no_peer() -> None:
     """The decode half was aborted too, and says so: that must not end the chunks either."""
-    drained = DisaggScheduler.is_drained
+    drained = PrefillScheduler.is_drained
     fail = DisaggScheduler.handle_room_failure
 
-    def is_drained(self: DisaggScheduler, req: Req) -> bool:
+    def is_drained(self: PrefillScheduler, req: Req) -> bool:
         return bool(req.output) and drained(self, req)
 
     def fail_later(self: DisaggScheduler, req: Req, room: Room, now_ns: int) -> None:
@@ -39,5 +40,5 @@ def _heed_no_peer() -> None:
         else:
             fail(self, req, room, now_ns)
 
-    DisaggScheduler.is_drained = is_drained  # type: ignore[method-assign]
+    PrefillScheduler.is_drained = is_drained  # type: ignore[method-assign]
     DisaggScheduler.handle_room_failure = fail_later  # type: ignore[method-assign]

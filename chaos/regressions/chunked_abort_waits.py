@@ -40,5 +40,5 @@ def _heed_no_peer() -> None:
         else:
             fail(self, req, room, now_ns)
 
-    PrefillScheduler.is_drained = is_drained  # type: ignore[method-assign]
+    PrefillScheduler.is_drained = is_drained  # type: ignore[method-assign, assignment]
     DisaggScheduler.handle_room_failure = fail_later  # type: ignore[method-assign]

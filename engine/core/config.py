@@ -48,6 +48,11 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return 2 * self.max_running_requests
 
     @property
+    def first_look_ns(self) -> int:
+        """How long nothing can be due for a room that has just been opened."""
+        return min(self.room_query_ns, self.bootstrap_timeout_ns, self.transfer_timeout_ns)
+
+    @property
     def max_optimistic_pages(self) -> int:
         """What requests without their bootstrap may hold at once: half of the pool."""
         return self.num_pages // 2

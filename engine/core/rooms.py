@@ -60,8 +60,9 @@ class TerminalRoom:
 class RoomTable:
     """Open rooms by number, and the ends of closed ones, bounded in number and time."""
 
-    def __init__(self, keep_ns: int) -> None:
+    def __init__(self, keep_ns: int, look_ns: int) -> None:
         self._keep_ns = keep_ns
+        self._look_ns = look_ns
         self._open: dict[int, Room] = {}
         self._terminal: OrderedDict[int, TerminalRoom] = OrderedDict()
         self._changed: dict[int, None] = {}
@@ -83,7 +84,7 @@ class RoomTable:
         if found is None:
             found = Room(room=room, opened_ns=now_ns, progress_ns=now_ns, asked_ns=now_ns)
             self._open[room] = found
-            self.watch.arm(room, now_ns)
+            self.watch.arm(room, now_ns + self._look_ns)
         return found
 
     def update_status(self, room: int, state: KVPoll, now_ns: int) -> None:

@@ -43,7 +43,7 @@ class Scheduler(ABC):
     def __init__(self, config: SchedulerConfig) -> None:
         self.config = config
         self.pools = Pools(config)
-        self.rooms = RoomTable(config.terminal_keep_ns)
+        self.rooms = RoomTable(config.terminal_keep_ns, config.first_look_ns)
         self.deadlines = Deadlines(config)
         self.reqs: dict[ReqKey, Req] = {}
         self.waiting_queue = ReqQueue()

@@ -1,4 +1,4 @@
-"""Commands of this package: `run`, `check`, `heal`, `doctor`. Heavy imports happen inside them."""
+"""Commands of this package: `up`, `run`, `check`, `heal`, `doctor`. Heavy imports happen inside them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from chaos.codes import ExitCode
 from chaos.errors import ChaosError, UsageError
+from chaos.up_cli import add_up
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -24,6 +25,7 @@ _EXIT_CODES = (
 
 def add_commands(subparsers: Commands) -> None:
     """Mount this package's commands on the top command."""
+    add_up(subparsers, _guarded)
     _add_run(subparsers)
     _add_check(subparsers)
     _add_heal(subparsers)

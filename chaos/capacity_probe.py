@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from chaos.journal import Journal
-from chaos.pairs import NEW_TOKENS, Pair, ask_pair
+from chaos.pairs import NEW_TOKENS, Pair, ask_pair, make_ask
 from chaos.records import EventKind, WorkerLedger
 
 
@@ -35,13 +35,13 @@ def probe_capacity(
 ) -> bool:
     """Send it; one event of kind probe says how it went."""
     begun = time.monotonic()
-    ok, detail = ask_pair(pair, num_tokens, within_s, seed)
+    got = ask_pair(pair, make_ask(num_tokens, seed), within_s)
     journal.event(
         EventKind.PROBE,
         f"capacity:{pair}",
-        ok=ok,
+        ok=got.ok,
         value=num_tokens,
         limit=within_s,
-        detail=f"{detail} after {time.monotonic() - begun:.2f} s",
+        detail=f"{got.detail} after {time.monotonic() - begun:.2f} s",
     )
-    return ok
+    return got.ok

@@ -54,8 +54,9 @@ class Layout(Struct, frozen=True, kw_only=True):
         ]
 
 
-def plan(spec: DeploymentSpec, ports: PortPool) -> Layout:
-    """Choose a port for everything that listens."""
+def plan(spec: DeploymentSpec, ports: PortPool, router_port: int | None = None) -> Layout:
+    """Choose a port for everything that listens; raises `UsageError` if ``router_port`` is taken."""
+    router = ports.take() if router_port is None else ports.take_this("--port", router_port)
     prefill_names, decode_names = worker_names(spec)
     prefill = {
         name: Worker(
@@ -81,7 +82,7 @@ def plan(spec: DeploymentSpec, ports: PortPool) -> Layout:
         bypassed=frozenset(str(link) for link in links if matches_any(spec.bypass, link.name)),
         control_worker=Worker(name="u0", role="unified", http=ports.take()),
         toxiproxy=ports.take(),
-        router=ports.take(),
+        router=router,
         router_metrics=ports.take(),
         spanstore=ports.take(),
     )

@@ -56,36 +56,45 @@ class _MetaInfo(Struct, frozen=True):
 
 class _Answer(Struct, frozen=True):
     meta_info: _MetaInfo
+    output_ids: tuple[int, ...] = ()
 
 
-def ask_router(router: Endpoint, num_tokens: int, within_s: float, seed: int) -> tuple[bool, str]:
-    """One request of ``num_tokens`` random printable tokens; whether it completed, and in words."""
-    body = msgspec.json.encode(_ask(num_tokens, seed))
-    return _completed([_post(router, body, within_s)], within_s)
+class Completion(Struct, frozen=True, kw_only=True):
+    """``ok``: it completed with all the tokens asked for. ``detail``: how it went, in words."""
+
+    ok: bool
+    detail: str
+    output_ids: tuple[int, ...] = ()
 
 
-def ask_pair(pair: Pair, num_tokens: int, within_s: float, seed: int) -> tuple[bool, str]:
+def ask_router(router: Endpoint, ask: Ask, within_s: float) -> Completion:
+    """One request through the router, to whichever pair it chooses."""
+    return _completion(ask, [_post(router, msgspec.json.encode(ask), within_s)], within_s)
+
+
+def ask_pair(pair: Pair, ask: Ask, within_s: float) -> Completion:
     """The same of this pair: both halves get the body that a router would send. Both must complete."""
-    ask = msgspec.structs.replace(
-        _ask(num_tokens, seed),
+    routed = msgspec.structs.replace(
+        ask,
         bootstrap_host=pair.bootstrap.host,
         bootstrap_port=pair.bootstrap.port,
         bootstrap_room=secrets.randbits(_ROOM_BITS),
     )
-    body = msgspec.json.encode(ask)
+    body = msgspec.json.encode(routed)
     with ThreadPoolExecutor(max_workers=2) as pool:
         halves = pool.map(
             lambda worker: _post(worker, body, within_s), (pair.prefill_http, pair.decode_http)
         )
-        return _completed(list(halves), within_s)
+        return _completion(ask, list(halves), within_s)
 
 
-def _ask(num_tokens: int, seed: int) -> Ask:
+def make_ask(num_tokens: int, seed: int, max_new_tokens: int = NEW_TOKENS) -> Ask:
+    """A request of ``num_tokens`` random printable tokens, greedy; the same for the same seed."""
     generator = random.Random(seed)
     return Ask(
         rid=f"probe-{num_tokens}-{secrets.token_hex(4)}",
         input_ids=tuple(generator.randint(*_PRINTABLE) for _ in range(num_tokens)),
-        sampling_params=Sampling(),
+        sampling_params=Sampling(max_new_tokens=max_new_tokens),
     )
 
 
@@ -104,22 +113,24 @@ def _post(worker: Endpoint, body: bytes, within_s: float) -> Reply | str:
         return type(error).__name__
 
 
-def _completed(replies: list[Reply | str], within_s: float) -> tuple[bool, str]:
+def _completion(ask: Ask, replies: list[Reply | str], within_s: float) -> Completion:
     """Only 2xx, and from the last (decode, or the router for it) all the tokens asked for."""
     for reply in replies:
         if isinstance(reply, str):
-            return False, f"no answer within {within_s:g} s ({reply})"
+            return Completion(ok=False, detail=f"no answer within {within_s:g} s ({reply})")
         if not reply.ok:
-            return False, _in_words(reply)
+            return Completion(ok=False, detail=_in_words(reply))
     last = replies[-1]
     assert isinstance(last, Reply)
     try:
-        num_tokens = msgspec.json.decode(last.body, type=_Answer).meta_info.completion_tokens
+        answer = msgspec.json.decode(last.body, type=_Answer)
     except msgspec.DecodeError:
-        num_tokens = 0
-    if num_tokens == NEW_TOKENS:
-        return True, f"HTTP {last.status}, {num_tokens} tokens"
-    return False, _in_words(last)
+        return Completion(ok=False, detail=_in_words(last))
+    num_tokens = answer.meta_info.completion_tokens
+    if num_tokens != ask.sampling_params.max_new_tokens:
+        return Completion(ok=False, detail=_in_words(last), output_ids=answer.output_ids)
+    detail = f"HTTP {last.status}, {num_tokens} tokens"
+    return Completion(ok=True, detail=detail, output_ids=answer.output_ids)
 
 
 def _in_words(reply: Reply) -> str:

@@ -15,7 +15,7 @@ from chaos.guards import GuardWatch, Sending, build_guards
 from chaos.history_tail import HistoryTail
 from chaos.ledgers import LedgerSampler, sample_all, wait_idle
 from chaos.method import run_method
-from chaos.pairs import Pair, ask_pair, ask_router
+from chaos.pairs import Pair, ask_pair, ask_router, make_ask
 from chaos.process import ManagedProcess
 from chaos.records import EventKind, FaultRecord, WorkerLedger, read_jsonl
 from chaos.run_context import RunContext
@@ -46,14 +46,14 @@ def wait_serving(run: RunContext) -> bool:
     last: list[str] = []
 
     def completes() -> bool:
-        ok, detail = ask_router(run.deployment.router, num_tokens=8, within_s=5.0, seed=0)
-        for pair in run.deployment.pairs if ok else ():
-            ok, detail = ask_pair(pair, num_tokens=8, within_s=5.0, seed=0)
-            detail = f"{pair}: {detail}"
-            if not ok:
+        got = ask_router(run.deployment.router, make_ask(8, seed=0), within_s=5.0)
+        last[:] = [got.detail]
+        for pair in run.deployment.pairs if got.ok else ():
+            got = ask_pair(pair, make_ask(8, seed=0), within_s=5.0)
+            last[:] = [f"{pair}: {got.detail}"]
+            if not got.ok:
                 break
-        last[:] = [detail]
-        return ok
+        return got.ok
 
     ok = run.brake.wait_for(completes, within_s, poll_s=0.2)
     run.journal.event(EventKind.NOTE, "serving", ok=ok, limit=within_s, detail="".join(last))

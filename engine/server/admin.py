@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Annotated
 
 import msgspec
 from starlette.requests import Request
@@ -14,7 +15,7 @@ from engine.server.answers import plain_error
 from engine.server.asgi import error_response, json_response, raw_json_response, read_body
 from engine.server.auth import may_operate, refusal
 from engine.server.early_aborts import KEEP_NS
-from engine.server.generate_body import decode_body
+from engine.server.generate_body import MAX_RID, decode_body
 from engine.server.keys import ApiKeys
 from engine.server.tokenizer_manager import TokenizerManager
 
@@ -22,9 +23,10 @@ FLUSH_TIMEOUT_S = 10.0
 
 
 class AbortBody(msgspec.Struct, frozen=True, kw_only=True):
-    """``rid`` is compared whole unless ``prefix``; ``abort_all`` needs none."""
+    """``rid`` is compared whole unless ``prefix``; ``abort_all`` needs none. Rids are as short as those of
+    ``/generate``: one that is not open is remembered for a moment."""
 
-    rid: str | None = None
+    rid: Annotated[str, msgspec.Meta(max_length=MAX_RID)] | None = None
     prefix: bool | None = None
     abort_all: bool | None = None
 

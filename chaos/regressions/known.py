@@ -47,7 +47,7 @@ KNOWN = (
         what="an abort that meets the last chunk in flight is noted and never carried out",
         incident="sglang#35255",
         scenario="last-chunk",
-        caught_by=("ledger_baseline", "answers"),
+        caught_by=("abort_latency", "ledger_baseline", "answers"),
     ),
     Known(
         name="metadata_slot_leaks",

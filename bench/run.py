@@ -49,7 +49,8 @@ def run_all(
 
 
 def _run_process(benchmark: Benchmark, rows_file: Path, quick: bool) -> str:
-    argv = [sys.executable, "-m", f"bench.{benchmark.name}", "--json", str(rows_file)]
+    argv = [sys.executable, "-m", f"bench.{benchmark.name}", *benchmark.options]
+    argv += ["--json", str(rows_file)]
     process = subprocess.Popen(
         argv + ["--quick"] * quick, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
     )

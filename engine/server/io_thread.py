@@ -21,7 +21,7 @@ import msgspec
 import xxhash
 import zmq
 
-from engine.core.io_struct import FromScheduler, SchedulerBeat, ToScheduler
+from engine.core.io_struct import FromScheduler, GaugeSample, SchedulerBeat, ToScheduler
 from engine.core.peer import Connect, Emit, Inbound, SendKv, Tell
 from engine.server.inbox import Inbox
 from engine.transfer.links import Handler, Links, Part
@@ -160,6 +160,8 @@ class IoThread(threading.Thread):
             links.flush(session, now_ns)
 
     def _emit(self, message: FromScheduler) -> None:
+        if self._unsent and isinstance(message, SchedulerBeat | GaugeSample):
+            return  # the HTTP process has stopped reading; the next one says the same
         self._unsent.append(self._encoder.encode(message))
         self._send_unsent()
 

@@ -16,10 +16,17 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 BENCHMARKS = (
     Benchmark(name="abort_latency", about="abort to free KV pages", within_s=240),
+    Benchmark(name="step_cost", about="abort checks of a scheduling step", within_s=120),
     Benchmark(name="kv_transfer", about="KV pages from prefill to decode", within_s=150),
     Benchmark(name="decode_steps", about="decode steps beside busy prefill", within_s=90),
     Benchmark(name="tracing", about="throughput with and without spans", within_s=180),
     Benchmark(name="load_driver", about="lag of the load driver", within_s=90),
+    Benchmark(
+        name="memory",
+        about="memory after many aborts",
+        within_s=300,
+        options=("--requests", "3000", "--first", "500"),
+    ),
     Benchmark(name="simulator_speed", about="schedules a minute", within_s=90),
     Benchmark(name="main_job", about="wall time of the main job", within_s=180),
 )

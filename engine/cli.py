@@ -8,6 +8,7 @@ import sys
 
 from engine.errors import UsageError
 from engine.server.args import FAILURE_PROB, FAILURE_SEED, ServeArgs, make_serve_args
+from engine.server.keys import ApiKeys
 from engine.simulator.cli import add_simulate
 
 EXIT_USAGE = 2
@@ -52,6 +53,7 @@ def serve_args(namespace: argparse.Namespace) -> ServeArgs:
     return make_serve_args(
         host=namespace.host,
         port=namespace.port,
+        keys=ApiKeys(api_key=namespace.api_key, admin_api_key=namespace.admin_api_key),
         mode=namespace.disaggregation_mode,
         model_path=namespace.model_path,
         random_seed=namespace.random_seed,
@@ -103,6 +105,21 @@ def _add_http(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     group.add_argument(
         "--port", type=_port, default=30_000, help="HTTP port, 0: any free one (%(default)s)"
+    )
+    group.add_argument(
+        "--api-key",
+        default=os.environ.get("SEVERANCE_API_KEY") or None,
+        metavar="KEY",
+        help="ask for this key (Authorization: Bearer KEY) on all but /health and /metrics; better set "
+        "$SEVERANCE_API_KEY, which `ps` does not show (off)",
+    )
+    group.add_argument(
+        "--admin-api-key",
+        default=os.environ.get("SEVERANCE_ADMIN_API_KEY") or None,
+        metavar="KEY",
+        help="ask for this key where a call touches or shows the requests of others: /flush_cache, "
+        "/pause_generation, /continue_generation, /ledger, /abort_request by prefix or for all; it opens "
+        "the rest too; or $SEVERANCE_ADMIN_API_KEY (the API key, if that is set)",
     )
     group.add_argument("--worker-name", help="name in spans and metrics (u0, p0 or d0 by role)")
 

@@ -12,6 +12,7 @@ import msgspec
 
 from engine.core.codes import DisaggregationMode
 from engine.errors import UsageError
+from engine.server.keys import ApiKeys, check_key
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LINK = re.compile(r"(bootstrap|control|kv):(.+):(\d+)=(.+):(\d+)")
@@ -71,6 +72,7 @@ class ServeArgs(_Shared, frozen=True, kw_only=True):
 
     port: int = 30_000
     otlp_traces_endpoint: str | None = None
+    keys: ApiKeys = ApiKeys()
 
 
 class SchedulerArgs(_Shared, frozen=True, kw_only=True):
@@ -95,6 +97,7 @@ def make_serve_args(
     link_maps: list[str],
     mode: str,
     environment: Mapping[str, str] | None = None,
+    keys: ApiKeys | None = None,
     **plain: str | int | float | None,
 ) -> ServeArgs:
     """Resolve defaults that depend on other flags, and check the whole. Raises `UsageError`.
@@ -115,6 +118,7 @@ def make_serve_args(
         "worker_name": worker_name or _DEFAULT_NAMES[role],
         "link_map": _parse_links(link_maps),
         **_failure_injection(environment or {}),
+        "keys": keys or ApiKeys(),
     }
     args = msgspec.convert(fields, ServeArgs)
     check_args(args)
@@ -131,7 +135,7 @@ def make_scheduler_args(
 ) -> SchedulerArgs:
     """The child's share of ``args``, with the bootstrap port that was really bound."""
     shared = msgspec.structs.asdict(args)
-    del shared["port"], shared["otlp_traces_endpoint"]
+    del shared["port"], shared["otlp_traces_endpoint"], shared["keys"]
     shared |= {"bootstrap_port": bootstrap_port, "incarnation": incarnation}
     shared |= {"to_scheduler": to_scheduler, "from_scheduler": from_scheduler}
     shared["parent_pid"] = os.getpid()
@@ -148,6 +152,8 @@ def check_args(args: ServeArgs) -> None:
         raise UsageError(
             "--worker-name", f"{args.worker_name!r} has other characters than A-Z a-z 0-9 . _ -"
         )
+    check_key("--api-key", args.keys.api_key)
+    check_key("--admin-api-key", args.keys.admin_api_key)
     if args.otlp_traces_endpoint is not None:
         _check_endpoint(args.otlp_traces_endpoint)
 

@@ -65,10 +65,13 @@ class _Snapshot(Collector):
         self._values = list(labels.values())
         self.gauges: dict[str, float] = {}
         self.counts: dict[str, tuple[str, Callable[[], float]]] = {}
+        self.sizes: dict[str, Callable[[], float]] = {}
 
     def collect(self) -> Iterator[Metric]:
         for name, value in self.gauges.items():
             yield self._family(name, value)
+        for name, read in self.sizes.items():
+            yield self._family(name, read())
         for name, (documentation, read) in self.counts.items():
             yield self._counter(name, documentation, read())
 
@@ -146,6 +149,10 @@ class EngineMetrics:
     def show_count(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         """Show a count that is kept elsewhere; ``read`` is called at each scrape."""
         self._snapshot.counts[name] = (documentation, read)
+
+    def show_size(self, name: str, read: Callable[[], float]) -> None:
+        """Show how much is in a structure of this process as ``severance_NAME``, at each scrape."""
+        self._snapshot.sizes[name] = read
 
     def observe(self, finished: Finished) -> None:
         """Count one ended request. Times to tokens are for completed ones only (OpenTelemetry)."""

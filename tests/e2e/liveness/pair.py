@@ -40,7 +40,8 @@ def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> flo
 class Half:
     """One worker: its command line, its process while it runs, and its HTTP side.
 
-    ``patch``: a name of `tests.e2e.liveness.patched`, put into its scheduler process.
+    ``patch``: a name of `tests.e2e.liveness.patched`, put into its scheduler process. ``log_to``: the file
+    that it writes its log to, instead of the one that `Pair.log` reads.
     """
 
     def __init__(
@@ -50,20 +51,26 @@ class Half:
         flags: Sequence[str],
         ports: Sequence[Endpoint],
         patch: str | None = None,
+        log_to: Path | None = None,
     ) -> None:
         self.name = name
         self.http = http
         self.ports = tuple(ports)
         self.patch = patch
+        self.log_to = log_to
         self.process: ManagedProcess | None = None
         self._flags = tuple(flags)
 
     @property
     def argv(self) -> list[str]:
         command = ["serve", "--worker-name", self.name, "--port", str(self.http.port), *self._flags]
-        if self.patch is None:
-            return severance_argv(command)
-        return [sys.executable, "-m", "tests.e2e.liveness.patched", self.patch, *command[1:]]
+        argv = severance_argv(command)
+        if self.patch is not None:
+            module = "tests.e2e.liveness.patched"
+            argv = [sys.executable, "-m", module, self.patch, *command[1:]]
+        if self.log_to is None:
+            return argv
+        return ["sh", "-c", 'log=$1; shift; exec "$@" >>"$log" 2>&1', "sh", str(self.log_to), *argv]
 
     @property
     def running(self) -> ManagedProcess:
@@ -117,7 +124,7 @@ class Half:
 class Pair:
     """``prefill`` and ``decode`` behind ``toxiproxy``. Workers run at the priority of the test.
 
-    ``max_total_tokens``: of either half. ``patch``: worker name -> name of `patched`.
+    ``max_total_tokens``: of either half. ``patch`` and ``log_to``: by worker name.
     """
 
     def __init__(
@@ -126,6 +133,7 @@ class Pair:
         *,
         max_total_tokens: int,
         patch: dict[str, str] | None = None,
+        log_to: dict[str, Path] | None = None,
         flags: Sequence[str] = (),
     ) -> None:
         self._ports = PortPool(HOST)
@@ -151,9 +159,10 @@ class Pair:
         decode = ["--disaggregation-mode", "decode", *shared]
         decode += ["--disaggregation-kv-port", str(kv.port)]
         decode += [*self._dial(LinkKind.BOOTSTRAP), *self._dial(LinkKind.CONTROL)]
-        patches = patch or {}
-        self.prefill = Half("p0", take(), prefill, (bootstrap, control), patches.get("p0"))
-        self.decode = Half("d0", take(), decode, (kv,), patches.get("d0"))
+        patches, logs = patch or {}, log_to or {}
+        ports = (bootstrap, control)
+        self.prefill = Half("p0", take(), prefill, ports, patches.get("p0"), logs.get("p0"))
+        self.decode = Half("d0", take(), decode, (kv,), patches.get("d0"), logs.get("d0"))
         self.halves = (self.prefill, self.decode)
         self._api = take()
         self.toxiproxy = ToxiproxyServer(

@@ -1,0 +1,192 @@
+"""What must look like a death, and be over when it is over: a loop that stands still, SIGKILL, SIGSTOP."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from chaos.codes import LinkKind
+from tests.e2e.liveness.cut import CUTS, cut_link
+from tests.e2e.liveness.pair import Half, Pair, wait_until
+from tests.e2e.liveness.traffic import LONG, POOL_TOKENS, Flight, Side, Traffic
+
+pytestmark = pytest.mark.e2e
+ENDS_WITHIN_S = 2.0
+SERVES_WITHIN_S = 5.0
+WEDGED_AFTER_S = 5.0
+"""A loop that is longer in one step is dead (max(5 s, 10 x the longest step), DESIGN 2.3)."""
+
+
+def other(pair: Pair, half: Half) -> Half:
+    return pair.decode if half is pair.prefill else pair.prefill
+
+
+def sides_at(half: Half, flights: Sequence[Flight]) -> list[Side]:
+    return [side for flight in flights for side in flight.sides if side.half is half]
+
+
+def check_ended(sides: Sequence[Side], since: float, within_s: float) -> None:
+    """All ended in time: with peer_dead, or whole. At least one was hurt."""
+    late = [side.wait().ended_at - since for side in sides]
+    assert max(late) < within_s, sorted(late)
+    reasons = [side.reason for side in sides]
+    assert set(reasons) <= {"peer_dead", ""}, reasons
+    assert "peer_dead" in reasons
+
+
+def serve_again(traffic: Traffic) -> None:
+    """A request completes within 5 s, and the next one at once."""
+
+    def completes() -> bool:
+        (flight,) = traffic.send(LONG[:1])
+        return flight.is_whole
+
+    wait_until(completes, SERVES_WITHIN_S, "serving again")
+    traffic.check_small(within_s=2.0)
+
+
+# ---- a loop that stands still ---------------------------------------------------------------------
+
+
+@pytest.fixture(
+    scope="module", params=["wedged_turn", pytest.param("wedged_forward", marks=pytest.mark.slow)]
+)
+def wedge(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Traffic]:
+    patch = {"p0": request.param, "d0": request.param}
+    pair = Pair(tmp_path_factory.mktemp("wedge"), max_total_tokens=POOL_TOKENS, patch=patch)
+    try:
+        pair.start()
+        traffic = Traffic(pair)
+        traffic.learn()
+        yield traffic
+    finally:
+        pair.stop()
+
+
+@pytest.mark.parametrize("name", ["d0", pytest.param("p0", marks=pytest.mark.slow)])
+def test_a_loop_that_stands_still_is_dead_though_its_process_beats(
+    wedge: Traffic, name: str
+) -> None:
+    pair = wedge.pair
+    wedged = pair.decode if name == "d0" else pair.prefill
+    flights = wedge.fill_every_stage()
+    opened = [half.metric("severance_sessions_opened") for half in pair.halves]
+    wedged.signal_scheduler(signal.SIGUSR1)
+    began = time.monotonic()
+    healthy = sides_at(other(pair, wedged), flights[-len(LONG) :])
+
+    check_ended(healthy, began, WEDGED_AFTER_S + ENDS_WITHIN_S)
+    assert min(side.ended_at - began for side in healthy if side.reason) > WEDGED_AFTER_S - 0.5
+    assert "stands still" in pair.log(other(pair, wedged)) or any(
+        b"stands still" in side.reply.body for side in healthy if side.reply
+    )
+    time.sleep(1.0)  # long enough to see whether sessions come and go meanwhile
+    wedged.signal_scheduler(signal.SIGUSR2)
+
+    serve_again(wedge)
+    for flight in flights:
+        assert flight.prefill.wait()
+        assert flight.decode.wait()
+    pair.wait_clean()
+    gained = [
+        half.metric("severance_sessions_opened") - before
+        for half, before in zip(pair.halves, opened, strict=True)
+    ]
+    assert max(gained) <= 8, f"{gained} sessions were opened to a loop that stands still"
+
+
+# ---- killed ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def alive(traffic: Traffic) -> Iterator[Traffic]:
+    """Both halves run again after the test."""
+    yield traffic
+    pair = traffic.pair
+    for half in pair.halves:
+        if half.process is not None and half.process.returncode() is not None:
+            half.process = None
+        if half.process is None:
+            pair.start_half(half)
+            pair.wait_up(half)
+
+
+@pytest.mark.parametrize("name", ["p0", "d0"])
+@pytest.mark.parametrize("in_transfer", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_sigkill_in_every_state_and_restart_on_the_same_port(
+    alive: Traffic, name: str, in_transfer: bool
+) -> None:
+    pair = alive.pair
+    half = pair.prefill if name == "p0" else pair.decode
+    flights = alive.fill_every_stage()
+    if in_transfer:  # pages are on their way, and stay there
+        with cut_link(pair, LinkKind.KV, CUTS["stall"]):
+            queues = pair.prefill.ledger
+            wait_until(lambda: queues().queues["inflight"] > 0, 10, "pages in flight")
+            pair.kill(half)
+    else:
+        pair.kill(half)
+    killed_at = time.monotonic()
+
+    left = other(pair, half)
+    check_ended(sides_at(left, flights[-len(LONG) :]), killed_at, ENDS_WITHIN_S)
+    running = flights[: -len(LONG)]
+    if left is pair.decode:  # it has all that it needs of prefill
+        assert [flight.decode.tokens for flight in running] == [
+            alive.expected(flight.spec) for flight in running
+        ]
+    wait_until(left.is_clean, 5, f"{left.name} clean")
+    pair.start_half(half)
+    pair.wait_up(half)
+
+    serve_again(alive)
+
+
+def test_a_scheduler_that_dies_ends_its_worker_and_tells_everybody(alive: Traffic) -> None:
+    """HTTP answers each open request with 503 within 1 s and exits; the other half sees a dead peer."""
+    pair = alive.pair
+    flights = alive.fill_every_stage()
+    pair.decode.signal_scheduler(signal.SIGKILL)
+    killed_at = time.monotonic()
+
+    own = sides_at(pair.decode, flights)
+    assert {(side.status, side.reason) for side in own} == {(503, "shutdown")}
+    assert max(side.ended_at for side in own) - killed_at < 1.0
+    check_ended(sides_at(pair.prefill, flights[-len(LONG) :]), killed_at, ENDS_WITHIN_S)
+    assert not pair.decode.is_up()
+    assert pair.decode.running.wait(3.0)
+    assert pair.decode.running.returncode() == 1
+    pair.start_half(pair.decode)
+    pair.wait_up(pair.decode)
+
+    serve_again(alive)
+
+
+# ---- stopped --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["d0", pytest.param("p0", marks=pytest.mark.slow)])
+def test_the_other_half_of_a_stopped_one_goes_on(traffic: Traffic, name: str) -> None:
+    pair = traffic.pair
+    half = pair.decode if name == "d0" else pair.prefill
+    left = other(pair, half)
+    flights = traffic.fill_every_stage()
+    half.signal_scheduler(signal.SIGSTOP)
+    stopped_at = time.monotonic()
+    try:
+        check_ended(sides_at(left, flights[-len(LONG) :]), stopped_at, ENDS_WITHIN_S)
+        more = traffic.send(LONG)
+        for _ in range(3):
+            left.get("/health_generate", timeout_s=2.0)
+        assert left.is_up()
+    finally:
+        half.signal_scheduler(signal.SIGCONT)
+
+    serve_again(traffic)
+    for flight in [*flights, *more]:
+        assert all(side.wait().status for side in flight.sides)

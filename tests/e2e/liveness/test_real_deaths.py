@@ -28,12 +28,14 @@ def sides_at(half: Half, flights: Sequence[Flight]) -> list[Side]:
     return [side for flight in flights for side in flight.sides if side.half is half]
 
 
-def check_ended(sides: Sequence[Side], since: float, within_s: float) -> None:
-    """All ended in time: with peer_dead, or whole. At least one was hurt."""
+def check_ended(
+    sides: Sequence[Side], since: float, within_s: float, also: frozenset[str] = frozenset()
+) -> None:
+    """All ended in time: with peer_dead (or ``also``), or whole. At least one found its peer dead."""
     late = [side.wait().ended_at - since for side in sides]
     assert max(late) < within_s, sorted(late)
     reasons = [side.reason for side in sides]
-    assert set(reasons) <= {"peer_dead", ""}, reasons
+    assert set(reasons) <= {"peer_dead", "", *also}, reasons
     assert "peer_dead" in reasons
 
 
@@ -80,11 +82,11 @@ def test_a_loop_that_stands_still_is_dead_though_its_process_beats(
     began = time.monotonic()
     healthy = sides_at(other(pair, wedged), flights[-len(LONG) :])
 
-    check_ended(healthy, began, WEDGED_AFTER_S + ENDS_WITHIN_S)
-    assert min(side.ended_at - began for side in healthy if side.reason) > WEDGED_AFTER_S - 0.5
-    assert "stands still" in pair.log(other(pair, wedged)) or any(
-        b"stands still" in side.reply.body for side in healthy if side.reply
-    )
+    # A room that waits for decode's memory may meet its own deadline first, which is 5 s as well.
+    check_ended(healthy, began, WEDGED_AFTER_S + ENDS_WITHIN_S, frozenset({"bootstrap_timeout"}))
+    dead = [side for side in healthy if side.reason == "peer_dead"]
+    assert all(side.reply and b"stands still" in side.reply.body for side in dead)
+    assert min(side.ended_at - began for side in dead) > WEDGED_AFTER_S - 0.5
     time.sleep(1.0)  # long enough to see whether sessions come and go meanwhile
     wedged.signal_scheduler(signal.SIGUSR2)
 

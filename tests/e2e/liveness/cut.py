@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from chaos.links import Link
 from chaos.toxiproxy.model import Stream, Toxic
 from chaos.toxiproxy.server import ToxiproxyServer
 from tests.e2e.liveness.pair import Pair
+
+STREAMS: tuple[Stream, ...] = ("upstream", "downstream")
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,11 +52,11 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 
 def _both(name: str, kind: str, attribute: str, value: int, is_slow: bool = False) -> list[Cut]:
     """A toxic in both directions, and in each alone."""
-    up, down = (kind, "upstream", attribute, value), (kind, "downstream", attribute, value)
+    up, down = ((kind, stream, attribute, value) for stream in STREAMS)
     return [
-        Cut(name=name, toxics=(up, down), is_slow=is_slow),  # type: ignore[arg-type]
-        Cut(name=f"{name}-up", toxics=(up,), is_slow=is_slow),  # type: ignore[arg-type]
-        Cut(name=f"{name}-down", toxics=(down,), is_slow=is_slow),  # type: ignore[arg-type]
+        Cut(name=name, toxics=(up, down), is_slow=is_slow),
+        Cut(name=f"{name}-up", toxics=(up,), is_slow=is_slow),
+        Cut(name=f"{name}-down", toxics=(down,), is_slow=is_slow),
     ]
 
 
@@ -113,3 +116,30 @@ def hold(
         time.sleep(max(0.0, began + seconds - time.monotonic()))  # how long the fault lasts
         look()
     return cut_at
+
+
+@contextmanager
+def delayed_links(pair: Pair, seed: int) -> Iterator[Callable[[], None]]:
+    """Yields a function that draws new delays for every link and direction: 0 to 500 ms for each chunk of
+    bytes, around a mean of 50 to 250 ms. All are gone at the end."""
+    draw = random.Random(seed)
+    try:
+        yield lambda: _delay_every_link(pair, draw)
+    finally:
+        assert not heal_links(pair.toxiproxy, list(pair.links.values())).left
+
+
+def _delay_every_link(pair: Pair, draw: random.Random) -> None:
+    """A toxic that stands is changed in place: taken off, it would let everything through at once."""
+    for link in pair.links.values():
+        standing = {toxic.name for toxic in pair.toxiproxy.client.proxy(link.proxy).toxics}
+        for stream in STREAMS:
+            mean_ms = draw.randint(50, 250)
+            attributes = {"latency": mean_ms, "jitter": mean_ms}
+            toxic = Toxic(
+                name=f"delay_{stream}", type="latency", stream=stream, attributes=attributes
+            )
+            if toxic.name in standing:
+                pair.toxiproxy.emergency.update_toxic(link.proxy, toxic.name, attributes)
+            else:
+                pair.toxiproxy.client.add_toxic(link.proxy, toxic)

@@ -209,6 +209,22 @@ class Pair:
 
         wait_until(is_up, STARTS_WITHIN_S, f"{half.name} up")
 
+    def start_dead(self) -> None:
+        """Start again whatever does not run."""
+        for half in self.halves:
+            if half.process is None or half.process.returncode() is not None:
+                self.start_half(half)
+                self.wait_up(half)
+
+    def restart(self) -> None:
+        """Both halves anew, on the same ports."""
+        for half in self.halves:
+            self.kill(half)
+        for half in self.halves:
+            self.start_half(half)
+        for half in self.halves:
+            self.wait_up(half)
+
     def kill(self, half: Half) -> None:
         """SIGKILL the worker, both of its processes."""
         assert half.running.kill() == []

@@ -1,8 +1,8 @@
 """A worker with one function of its scheduler process replaced: faults that no signal can make.
 
-    python -m tests.e2e.liveness.patched NAME FLAG...
+    python -m tests.e2e.liveness.patched NAME,NAME FLAG...
 
-SIGUSR1 to the scheduler process begins the fault, SIGUSR2 ends it.
+Signals to the scheduler process turn a fault on and off.
 """
 
 from __future__ import annotations
@@ -24,29 +24,33 @@ from engine.server.scheduler_loop import SchedulerLoop
 
 LONG_FORWARD_S = 3.0
 COLD_S = 4.0
+ONE_LONG_FORWARD = signal.SIGUSR1
+STAND_STILL = signal.SIGUSR2
+GO_ON = signal.SIGHUP
 
 
 class Switch:
-    """Turned by the two signals."""
+    """Turned by signals to the main thread, which is the loop's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, on: signal.Signals, off: signal.Signals | None = None) -> None:
         self.is_on = False
-        self.off = threading.Event()
-        signal.signal(signal.SIGUSR1, self._turn_on)
-        signal.signal(signal.SIGUSR2, self._turn_off)
-
-    def _turn_on(self, _signum: int, _frame: FrameType | None) -> None:
-        self.off.clear()
-        self.is_on = True
+        self._off = threading.Event()
+        signal.signal(on, self._turn_on)
+        if off is not None:
+            signal.signal(off, self._turn_off)
 
     def wait_off(self) -> None:
         """Stand still while it is on."""
         if self.is_on:
-            self.off.wait()
+            self._off.wait()
+
+    def _turn_on(self, _signum: int, _frame: FrameType | None) -> None:
+        self._off.clear()
+        self.is_on = True
 
     def _turn_off(self, _signum: int, _frame: FrameType | None) -> None:
         self.is_on = False
-        self.off.set()
+        self._off.set()
 
 
 def patch_forward(before: Callable[[], None]) -> None:
@@ -74,8 +78,8 @@ def patch_turn(before: Callable[[], None]) -> None:
 
 
 def long_forward() -> None:
-    """After SIGUSR1, one forward takes 3 s."""
-    switch = Switch()
+    """After `ONE_LONG_FORWARD`, one forward takes 3 s."""
+    switch = Switch(ONE_LONG_FORWARD)
 
     def wait() -> None:
         if switch.is_on:
@@ -86,13 +90,13 @@ def long_forward() -> None:
 
 
 def wedged_forward() -> None:
-    """From SIGUSR1 to SIGUSR2 a forward stands still."""
-    patch_forward(Switch().wait_off)
+    """From `STAND_STILL` to `GO_ON` a forward stands still."""
+    patch_forward(Switch(STAND_STILL, GO_ON).wait_off)
 
 
 def wedged_turn() -> None:
-    """From SIGUSR1 to SIGUSR2 the loop stands still outside of any batch."""
-    patch_turn(Switch().wait_off)
+    """From `STAND_STILL` to `GO_ON` the loop stands still outside of any batch."""
+    patch_turn(Switch(STAND_STILL, GO_ON).wait_off)
 
 
 def cold_start() -> None:
@@ -108,31 +112,21 @@ def chatty() -> None:
     patch_turn(lambda: log.info("x" * 4096))
 
 
-def dying_loop() -> None:
-    """After SIGUSR1 the loop raises."""
-    switch = Switch()
-
-    def fail() -> None:
-        if switch.is_on:
-            raise RuntimeError("the loop was told to die")
-
-    patch_turn(fail)
-
-
 PATCHES = {
     patch.__name__: patch
-    for patch in (long_forward, wedged_forward, wedged_turn, cold_start, chatty, dying_loop)
+    for patch in (long_forward, wedged_forward, wedged_turn, cold_start, chatty)
 }
 
 
 def main(argv: list[str]) -> int:
-    name, *flags = argv
+    names, *flags = argv
     if flags[:1] == ["scheduler"]:
-        PATCHES[name]()
+        for name in names.split(","):
+            PATCHES[name]()
         return scheduler_process.main(flags)
     parser = argparse.ArgumentParser()
     add_serve_flags(parser)
-    child = (sys.executable, "-m", "tests.e2e.liveness.patched", name, "scheduler")
+    child = (sys.executable, "-m", "tests.e2e.liveness.patched", names, "scheduler")
     return serve(serve_args(parser.parse_args(flags)), child)
 
 

@@ -18,9 +18,8 @@ SECONDS = {LinkKind.BOOTSTRAP: 2.0, LinkKind.CONTROL: 1.0, LinkKind.KV: 2.0}
 QUICK = {
     (LinkKind.CONTROL, "stall"),
     (LinkKind.CONTROL, "blackhole"),
-    (LinkKind.CONTROL, "refuse"),
     (LinkKind.KV, "blackhole"),
-    (LinkKind.KV, "reset"),
+    (LinkKind.KV, "refuse"),
 }
 
 

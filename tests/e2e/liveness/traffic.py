@@ -142,10 +142,15 @@ SMALL = Spec("small", 100, 4)
 
 
 class Traffic:
-    """Known requests and the tokens that they have without any fault."""
+    """Known requests and the tokens that they have without any fault.
+
+    ``had_long_step``: a loop of the pair has been in one step for seconds, and from then on counts as
+    dead only after ten times as long.
+    """
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
+        self.had_long_step = False
         self._expected: dict[Spec, tuple[int, ...]] = {}
 
     def send(self, specs: Sequence[Spec]) -> list[Flight]:
@@ -184,6 +189,10 @@ class Traffic:
                 (side.half.name, side.status, side.reason, side.failure) for side in flight.sides
             ]
             assert flight.tokens() == self.expected(flight.spec), flight.spec
+
+    def is_right(self, flight: Flight) -> bool:
+        """Completed at both halves, with the tokens that it has without a fault."""
+        return flight.is_whole and flight.tokens() == self.expected(flight.spec)
 
     def check_small(self, within_s: float) -> float:
         """A new request completes at once; returns the seconds it took."""

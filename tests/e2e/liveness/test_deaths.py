@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from chaos.codes import LinkKind
+from tests.e2e.liveness.conftest import running_traffic
 from tests.e2e.liveness.cut import CUTS, cut_link
 from tests.e2e.liveness.pair import Half, Pair, wait_until
-from tests.e2e.liveness.traffic import LONG, POOL_TOKENS, Flight, Side, Traffic
+from tests.e2e.liveness.patched import GO_ON, STAND_STILL
+from tests.e2e.liveness.traffic import LONG, Flight, Side, Traffic
 
 pytestmark = pytest.mark.e2e
 ENDS_WITHIN_S = 2.0
@@ -53,32 +56,29 @@ def serve_again(traffic: Traffic) -> None:
 # ---- a loop that stands still ---------------------------------------------------------------------
 
 
-@pytest.fixture(
-    scope="module", params=["wedged_turn", pytest.param("wedged_forward", marks=pytest.mark.slow)]
-)
-def wedge(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Traffic]:
-    patch = {"p0": request.param, "d0": request.param}
-    pair = Pair(tmp_path_factory.mktemp("wedge"), max_total_tokens=POOL_TOKENS, patch=patch)
-    try:
-        pair.start()
-        traffic = Traffic(pair)
-        traffic.learn()
-        yield traffic
-    finally:
-        pair.stop()
-
-
 @pytest.mark.parametrize("name", ["d0", pytest.param("p0", marks=pytest.mark.slow)])
 def test_a_loop_that_stands_still_is_dead_though_its_process_beats(
-    wedge: Traffic, name: str
+    noisy: Traffic, name: str
 ) -> None:
+    check_wedge(noisy, name)
+
+
+@pytest.mark.slow
+def test_a_forward_that_never_ends_is_dead(tmp_path: Path) -> None:
+    with running_traffic(tmp_path, "wedged_forward") as traffic:
+        for name in ("d0", "p0"):
+            check_wedge(traffic, name)
+
+
+def check_wedge(wedge: Traffic, name: str) -> None:
     pair = wedge.pair
+    if wedge.had_long_step:
+        pair.restart()
+        wedge.had_long_step = False
     wedged = pair.decode if name == "d0" else pair.prefill
     flights = wedge.fill_every_stage()
     opened = [half.metric("severance_sessions_opened") for half in pair.halves]
-    wedged.signal_scheduler(signal.SIGUSR1)
+    wedged.signal_scheduler(STAND_STILL)
     began = time.monotonic()
     healthy = sides_at(other(pair, wedged), flights[-len(LONG) :])
 
@@ -88,12 +88,13 @@ def test_a_loop_that_stands_still_is_dead_though_its_process_beats(
     assert all(side.reply and b"stands still" in side.reply.body for side in dead)
     assert min(side.ended_at - began for side in dead) > WEDGED_AFTER_S - 0.5
     time.sleep(1.0)  # long enough to see whether sessions come and go meanwhile
-    wedged.signal_scheduler(signal.SIGUSR2)
+    wedged.signal_scheduler(GO_ON)
 
     serve_again(wedge)
     for flight in flights:
         assert flight.prefill.wait()
         assert flight.decode.wait()
+    wedge.had_long_step = True
     pair.wait_clean()
     gained = [
         half.metric("severance_sessions_opened") - before
@@ -105,27 +106,14 @@ def test_a_loop_that_stands_still_is_dead_though_its_process_beats(
 # ---- killed ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def alive(traffic: Traffic) -> Iterator[Traffic]:
-    """Both halves run again after the test."""
-    yield traffic
-    pair = traffic.pair
-    for half in pair.halves:
-        if half.process is not None and half.process.returncode() is not None:
-            half.process = None
-        if half.process is None:
-            pair.start_half(half)
-            pair.wait_up(half)
-
-
-@pytest.mark.parametrize("name", ["p0", "d0"])
+@pytest.mark.parametrize("name", ["p0", pytest.param("d0", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("in_transfer", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_sigkill_in_every_state_and_restart_on_the_same_port(
-    alive: Traffic, name: str, in_transfer: bool
+    traffic: Traffic, name: str, in_transfer: bool
 ) -> None:
-    pair = alive.pair
+    pair = traffic.pair
     half = pair.prefill if name == "p0" else pair.decode
-    flights = alive.fill_every_stage()
+    flights = traffic.fill_every_stage()
     if in_transfer:  # pages are on their way, and stay there
         with cut_link(pair, LinkKind.KV, CUTS["stall"]):
             queues = pair.prefill.ledger
@@ -140,19 +128,20 @@ def test_sigkill_in_every_state_and_restart_on_the_same_port(
     running = flights[: -len(LONG)]
     if left is pair.decode:  # it has all that it needs of prefill
         assert [flight.decode.tokens for flight in running] == [
-            alive.expected(flight.spec) for flight in running
+            traffic.expected(flight.spec) for flight in running
         ]
     wait_until(left.is_clean, 5, f"{left.name} clean")
     pair.start_half(half)
     pair.wait_up(half)
 
-    serve_again(alive)
+    serve_again(traffic)
 
 
-def test_a_scheduler_that_dies_ends_its_worker_and_tells_everybody(alive: Traffic) -> None:
+@pytest.mark.slow
+def test_a_scheduler_that_dies_ends_its_worker_and_tells_everybody(traffic: Traffic) -> None:
     """HTTP answers each open request with 503 within 1 s and exits; the other half sees a dead peer."""
-    pair = alive.pair
-    flights = alive.fill_every_stage()
+    pair = traffic.pair
+    flights = traffic.fill_every_stage()
     pair.decode.signal_scheduler(signal.SIGKILL)
     killed_at = time.monotonic()
 
@@ -166,7 +155,7 @@ def test_a_scheduler_that_dies_ends_its_worker_and_tells_everybody(alive: Traffi
     pair.start_half(pair.decode)
     pair.wait_up(pair.decode)
 
-    serve_again(alive)
+    serve_again(traffic)
 
 
 # ---- stopped --------------------------------------------------------------------------------------

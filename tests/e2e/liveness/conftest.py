@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,11 +15,17 @@ from tests.e2e.liveness.traffic import POOL_TOKENS, Traffic
 
 @contextmanager
 def running_traffic(
-    directory: Path, patch: str | None = None, log_to: dict[str, Path] | None = None
+    directory: Path,
+    patch: str | None = None,
+    log_to: dict[str, Path] | None = None,
+    max_total_tokens: int = POOL_TOKENS,
+    flags: Sequence[str] = (),
 ) -> Iterator[Traffic]:
     """A new pair, both halves patched alike, and requests whose tokens are known."""
     patches = dict.fromkeys(("p0", "d0"), patch) if patch else {}
-    pair = Pair(directory, max_total_tokens=POOL_TOKENS, patch=patches, log_to=log_to)
+    pair = Pair(
+        directory, max_total_tokens=max_total_tokens, patch=patches, log_to=log_to, flags=flags
+    )
     try:
         pair.start()
         traffic = Traffic(pair)

@@ -20,6 +20,13 @@ from tests.e2e.liveness.pair import Pair
 STREAMS: tuple[Stream, ...] = ("upstream", "downstream")
 
 
+class Held(msgspec.Struct, frozen=True):
+    """How a cut went: when it was on, and how long from its first toxic to the last one's end."""
+
+    cut_at: float
+    lasted_s: float
+
+
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
     """``toxics``: (type, direction, attribute, value). ``refuse``: the proxy is disabled.
 
@@ -105,8 +112,8 @@ def hold(
     seconds: float,
     during: Callable[[], None] = do_nothing,
     look: Callable[[], None] = do_nothing,
-) -> float:
-    """Cut a link for ``seconds``, its making included; returns when the cut was on.
+) -> Held:
+    """Cut a link for ``seconds``, its making included; the heal comes on top.
 
     ``during`` is called when the cut is on, ``look`` right before the heal.
     """
@@ -115,7 +122,7 @@ def hold(
         during()
         time.sleep(max(0.0, began + seconds - time.monotonic()))  # how long the fault lasts
         look()
-    return cut_at
+    return Held(cut_at, time.monotonic() - began)
 
 
 @contextmanager

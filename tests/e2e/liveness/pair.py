@@ -37,14 +37,13 @@ def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> flo
     return time.monotonic() - began
 
 
-def favor(process: ManagedProcess) -> None:
-    """Let a worker and its scheduler run before others, if we may.
+def favor(pid: int) -> None:
+    """Let a process and its children run before others, if we may.
 
     Liveness is judged by time, and a machine that runs something else beside the test would look like a
     dead peer. Where the kernel groups processes by session, their nice value says nothing to others; the
     group's does.
     """
-    pid = process.pid
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         for member in (str(pid), *children):
@@ -192,6 +191,9 @@ class Pair:
     def start(self) -> None:
         self._ports.release(self._api, *(link.listen for link in self.links.values()))
         self.toxiproxy.start()
+        for process in self._launcher.processes:
+            favor(process.pid)
+        favor(os.getpid())
         for half in self.halves:
             self.start_half(half)
         for half in self.halves:
@@ -204,7 +206,7 @@ class Pair:
     def wait_up(self, half: Half) -> None:
         def is_up() -> bool:
             half.running.require_alive()
-            favor(half.running)
+            favor(half.running.pid)
             return half.is_up()
 
         wait_until(is_up, STARTS_WITHIN_S, f"{half.name} up")

@@ -1,7 +1,8 @@
 """Short cuts of a link, in every mode, while requests stand in every stage: nobody notices.
 
-Bounds: `control` 1 s, `kv` 2 s (DESIGN 7). The death verdict comes after 1.5 s without a beat, so on a
-machine that steals more than 0.3 s from a worker at nice 0 the control cases may fail.
+Bounds: `control` 1 s, `kv` 2 s (DESIGN 7). The death verdict comes after 1.5 s without a beat, so a machine
+that keeps a worker or the proxy from running for 0.3 s at the wrong moment fails the control cases; the
+pair asks the kernel to prefer it (`favor`), and a cut that lasted too long is said to be one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tests.e2e.liveness.pair import Pair
 from tests.e2e.liveness.traffic import LATE, Flight, Traffic
 
 pytestmark = pytest.mark.e2e
+SPARE_S = 0.2
 SECONDS = {LinkKind.BOOTSTRAP: 2.0, LinkKind.CONTROL: 1.0, LinkKind.KV: 2.0}
 QUICK = {
     (LinkKind.CONTROL, "stall"),
@@ -73,8 +75,9 @@ def test_a_short_cut_loses_nothing(traffic: Traffic, kind: LinkKind, cut: Cut) -
         if blocks_new_requests(kind, cut):
             assert all(flight.decode.is_open for flight in late), "the cut did not bite"
 
-    hold(pair, kind, cut, SECONDS[kind], arrive, look)
+    held = hold(pair, kind, cut, SECONDS[kind], arrive, look)
 
+    assert held.lasted_s < SECONDS[kind] + SPARE_S, "the machine is too slow for this test"
     traffic.check_right([*flights, *late])
     traffic.check_small(within_s=2.0)
     pair.wait_clean()

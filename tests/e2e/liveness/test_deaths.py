@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 
 from chaos.codes import LinkKind
+from engine.transfer.session import KV_CREDIT_BYTES
 from tests.e2e.liveness.conftest import running_traffic
 from tests.e2e.liveness.cut import CUTS, cut_link
 from tests.e2e.liveness.pair import Half, Pair, wait_until
 from tests.e2e.liveness.patched import GO_ON, STAND_STILL
-from tests.e2e.liveness.traffic import LONG, Flight, Side, Traffic
+from tests.e2e.liveness.traffic import LONG, Flight, Side, Spec, Traffic
 
 pytestmark = pytest.mark.e2e
+PAGE_BYTES = 64 << 10
+"""Of the tiny model in float32."""
 ENDS_WITHIN_S = 2.0
 SERVES_WITHIN_S = 5.0
 WEDGED_AFTER_S = 5.0
@@ -181,3 +184,32 @@ def test_the_other_half_of_a_stopped_one_goes_on(traffic: Traffic, name: str) ->
     serve_again(traffic)
     for flight in [*flights, *more]:
         assert all(side.wait().status for side in flight.sides)
+
+
+@pytest.mark.slow
+def test_a_stopped_decode_fills_every_buffer_and_prefill_goes_on(tmp_path: Path) -> None:
+    """sglang#31144. Nobody is declared dead here, so pages pile up until the credit of the link is used up;
+    prefill's loop takes steps and serves others meanwhile, and afterwards nothing is lost."""
+    flags = ("--peer-dead-after", "60", "--disaggregation-transfer-timeout", "60")
+    with running_traffic(tmp_path, max_total_tokens=16_384, flags=flags) as traffic:
+        pair = traffic.pair
+        bulk = [Spec(f"bulk-{n}", 3_000, 4) for n in range(5)]
+        traffic.learn(bulk)
+        flights = traffic.send(bulk)
+        wait_until(lambda: pair.decode.ledger().queues["transfer"] == len(bulk), 10, "all joined")
+        pair.decode.signal_scheduler(signal.SIGSTOP)
+        try:
+            wait_until(
+                lambda: pair.prefill.ledger().queues["inflight"] == len(bulk), 20, "all computed"
+            )
+            staged = pair.prefill.ledger().resources["staging_pages"]
+            assert (staged.total - staged.free) * PAGE_BYTES > KV_CREDIT_BYTES
+            step = pair.prefill.ledger().step
+            for _ in range(5):
+                pair.prefill.get("/health_generate", timeout_s=2.0)
+            assert pair.prefill.ledger().step > step
+        finally:
+            pair.decode.signal_scheduler(signal.SIGCONT)
+        traffic.check_right(flights)
+        traffic.check_small(within_s=2.0)
+        pair.wait_clean()

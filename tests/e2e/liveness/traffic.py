@@ -159,9 +159,9 @@ class Traffic:
     def expected(self, spec: Spec) -> tuple[int, ...]:
         return self._expected[spec]
 
-    def learn(self) -> None:
+    def learn(self, specs: Sequence[Spec] = (*LONG, *RUNNING, *LATE, SMALL)) -> None:
         """Run every request once, while nothing is wrong."""
-        for flight in self.send([*LONG, *RUNNING, *LATE, SMALL]):
+        for flight in self.send(specs):
             self._expected[flight.spec] = flight.tokens()
         self.pair.wait_clean()
 

@@ -79,9 +79,7 @@ class Bench:
         hurt: list[str] = []
         total: list[float] = []
         for name in names:
-            flights = self._traffic.fill_every_stage()
-            seconds = SHORT_S[kind]
-            hold(self._pair, kind, CUTS[name], seconds, lambda sent=flights: self._more(sent))  # type: ignore[misc]
+            flights = self._short_cut(kind, CUTS[name])
             wrong = [flight for flight in flights if not self._traffic.is_right(flight)]
             hurt += [f"{name}: {flight.rid}" for flight in wrong]
             total += [1.0] * len(flights)
@@ -95,6 +93,24 @@ class Bench:
             "requests hurt",
             how + (f"; {hurt}" if hurt else ""),
         )
+
+    def _short_cut(self, kind: LinkKind, cut: Cut) -> list[Flight]:
+        flights = self._traffic.fill_every_stage()
+        late: list[Flight] = []
+
+        def look() -> None:
+            if cut.blocks_new_requests(kind):
+                assert all(flight.decode.is_open for flight in late), f"{cut} did not bite"
+
+        hold(
+            self._pair,
+            kind,
+            cut,
+            SHORT_S[kind],
+            lambda: late.extend(self._traffic.send(LATE)),
+            look,
+        )
+        return [*flights, *late]
 
     def long_cuts(self, names: Sequence[str], seconds: Sequence[float]) -> Iterator[Row]:
         """Times from a cut of `control` to the ends of what it hurt, and from the heal to an answer."""
@@ -169,9 +185,6 @@ class Bench:
             "after each: free counts at baseline on both halves, and a new request completes at once "
             f"(worst {max(self.small_s, default=math.nan):.2f} s)",
         )
-
-    def _more(self, flights: list[Flight]) -> None:
-        flights += self._traffic.send(LATE)
 
     def _settle(self) -> None:
         """Counts must come back; an error here ends the benchmark, as nothing after it would be true."""

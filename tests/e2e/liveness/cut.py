@@ -51,6 +51,11 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
             )
             server.client.add_toxic(link.proxy, toxic)
 
+    def blocks_new_requests(self, kind: LinkKind) -> bool:
+        """Must a new request wait for its end? JOIN goes up `control`, pages go up `kv`."""
+        goes_up = self.refuse or any(stream == "upstream" for _, stream, _, _ in self.toxics)
+        return goes_up and not self.is_slow and kind is not LinkKind.BOOTSTRAP
+
     def take_off(self, server: ToxiproxyServer, link: Link) -> None:
         if self.refuse:
             _enable(server, link, True)

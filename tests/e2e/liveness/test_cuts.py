@@ -55,12 +55,6 @@ class Counts:
         assert self._read() == self.before, "a session was lost, or a request aborted"
 
 
-def blocks_new_requests(kind: LinkKind, cut: Cut) -> bool:
-    """Does this cut keep a new request from completing while it is on?"""
-    way_up = any(stream == "upstream" for _, stream, _, _ in cut.toxics) or cut.refuse
-    return not cut.is_slow and kind is not LinkKind.BOOTSTRAP and way_up
-
-
 @pytest.mark.parametrize(("kind", "cut"), cases())
 def test_a_short_cut_loses_nothing(traffic: Traffic, kind: LinkKind, cut: Cut) -> None:
     pair = traffic.pair
@@ -72,7 +66,7 @@ def test_a_short_cut_loses_nothing(traffic: Traffic, kind: LinkKind, cut: Cut) -
         late.extend(traffic.send(LATE))
 
     def look() -> None:
-        if blocks_new_requests(kind, cut):
+        if cut.blocks_new_requests(kind):
             assert all(flight.decode.is_open for flight in late), "the cut did not bite"
 
     held = hold(pair, kind, cut, SECONDS[kind], arrive, look)

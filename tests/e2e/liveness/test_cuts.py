@@ -21,7 +21,6 @@ QUICK = {
     (LinkKind.CONTROL, "stall"),
     (LinkKind.CONTROL, "blackhole"),
     (LinkKind.KV, "blackhole"),
-    (LinkKind.KV, "refuse"),
 }
 
 

@@ -28,7 +28,7 @@ NUM_TOKENS = 300
 ITL_MS = 20
 LIFE_S = NUM_TOKENS * ITL_MS / 1e3
 PLATEAU_S = 14
-DRAIN_S = 30
+DRAIN_S = 40
 MAX_STUB_LATE_MS = 10.0
 OUR_ABORTS = ("aborted_disconnect", "aborted_rid", "aborted_deadline")
 ABORT_MIX = [
@@ -150,6 +150,7 @@ def _load_argv(port: int, directory: Path, duration_s: float) -> list[str]:
         "--osl-min": NUM_TOKENS,
         "--osl-max": NUM_TOKENS,
         "--abort-share": 0.2,
+        "--request-timeout": LIFE_S + 10,
         "--abort-mix": mix,
         "--seed": 1,
     }

@@ -24,7 +24,7 @@ test: $(STAMP) ## pass the tests
 	$(BIN)/severance doctor --fix
 	$(BIN)/python -m pytest -q
 
-bench: $(STAMP) ## measure every speed target and write docs/performance.md (about 12 minutes, on a quiet machine)
+bench: $(STAMP) ## measure every speed target and write docs/performance.md (about 15 minutes, on a quiet machine)
 	$(BIN)/python -m bench --page docs/performance.md
 
 check: lint types contracts ## everything but the tests

@@ -18,6 +18,12 @@ BENCHMARKS = (
     Benchmark(name="abort_latency", about="abort to free KV pages", within_s=240),
     Benchmark(name="step_cost", about="abort checks of a scheduling step", within_s=120),
     Benchmark(name="kv_transfer", about="KV pages from prefill to decode", within_s=150),
+    Benchmark(
+        name="cuts",
+        about="cut links: what is lost, what is aborted",
+        within_s=420,
+        options=("--delay-seconds", "60"),
+    ),
     Benchmark(name="decode_steps", about="decode steps beside busy prefill", within_s=90),
     Benchmark(name="tracing", about="throughput with and without spans", within_s=180),
     Benchmark(name="load_driver", about="lag of the load driver", within_s=90),

@@ -7,7 +7,7 @@ import os
 import sys
 
 from engine.errors import UsageError
-from engine.server.args import ServeArgs, make_serve_args
+from engine.server.args import FAILURE_PROB, FAILURE_SEED, ServeArgs, make_serve_args
 from engine.server.keys import ApiKeys
 from engine.simulator.cli import add_simulate
 
@@ -17,6 +17,11 @@ Start one worker: an HTTP process and its scheduler process. Flags follow SGLang
 
 A unified worker serves alone. Prefill and decode workers serve in pairs behind a router in PD mode:
 decode dials prefill's bootstrap and control ports, prefill dials decode's kv port."""
+_EPILOG = f"""\
+for tests, from the environment:
+  {FAILURE_PROB}=P       each poll of a room fails with probability P, as in SGLang;
+                                          /ledger and /metrics count the polls that did
+  {FAILURE_SEED}=N    seed of these failures (0)"""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,6 +31,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "serve",
         help="start a worker (unified, prefill or decode)",
         description=_DESCRIPTION,
+        epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_serve_flags(parser)
@@ -71,7 +77,9 @@ def serve_args(namespace: argparse.Namespace) -> ServeArgs:
         request_waiting_timeout_s=namespace.request_waiting_timeout,
         request_running_timeout_s=namespace.request_running_timeout,
         abort_granularity=namespace.abort_granularity,
+        optimistic_prefill_attempts=namespace.optimistic_prefill_attempts,
         log_level=namespace.log_level,
+        environment=os.environ,
     )
 
 
@@ -229,6 +237,14 @@ def _add_disaggregation(group: argparse._ArgumentGroup) -> None:
         default=10.0,
         metavar="SECONDS",
         help="give up on a KV transfer without progress (%(default)s)",
+    )
+    group.add_argument(
+        "--optimistic-prefill-attempts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="prefill: a request may begin to compute before its decode half is ready, so often; it "
+        "starts again if its memory is needed for others meanwhile; 0: never (%(default)s)",
     )
     group.add_argument(
         "--peer-dead-after",

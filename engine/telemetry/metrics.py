@@ -35,6 +35,7 @@ SGLANG_GAUGES = {
     "num_queue_reqs": "Requests in the waiting queue",
     "num_prefill_bootstrap_queue_reqs": "Prefill: requests waiting for decode's handshake",
     "num_prefill_inflight_queue_reqs": "Prefill: requests whose KV is being sent",
+    "num_prefill_retries_total": "Prefill: optimistic attempts given up for bootstrapped requests",
     "num_decode_prealloc_queue_reqs": "Decode: requests waiting for memory",
     "num_decode_transfer_queue_reqs": "Decode: requests whose KV is arriving",
     "token_usage": "Share of the KV pool in use, 0 to 1",
@@ -82,7 +83,7 @@ class _Snapshot(Collector):
         documentation = SGLANG_GAUGES.get(name)
         full = f"severance_{name}" if documentation is None else f"sglang:{name}"
         if name.endswith("_total"):
-            return self._counter(full, "Count kept by the scheduler", value)
+            return self._counter(full, documentation or "Count kept by the scheduler", value)
         gauge = GaugeMetricFamily(
             full, documentation or "Sample of the scheduler", None, self._names
         )

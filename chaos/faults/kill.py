@@ -9,6 +9,7 @@ from chaos.deployment import Deployment
 from chaos.errors import ChaosError
 from chaos.faults.declaration import Declaration, HealReport, Proof, RungReport
 from chaos.http import is_ok
+from chaos.undo import Undo
 
 DECLARATION = Declaration(
     kind="process",
@@ -55,7 +56,10 @@ class KillFault:
             ),
         )
 
-    def heal(self) -> HealReport:
+    def undo(self) -> tuple[Undo, ...]:
+        return ()
+
+    def heal(self, urgent: bool = False) -> HealReport:
         begun = time.monotonic()
         problem = ""
         try:

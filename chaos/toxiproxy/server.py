@@ -12,6 +12,7 @@ from chaos.process import Launcher, ManagedProcess
 from chaos.toxiproxy.adapter import ToxiproxyClient
 from chaos.toxiproxy.emergency import EmergencyClient
 from chaos.toxiproxy.model import ProxySpec
+from chaos.toxiproxy.visits import visits
 
 _STARTS_WITHIN_S = 5.0
 
@@ -29,6 +30,7 @@ class ToxiproxyServer:
         self._binary = binary
         self._launcher = launcher
         self._process: ManagedProcess | None = None
+        self._canary_ports: set[int] = set()
 
     @property
     def pid(self) -> int | None:
@@ -45,13 +47,22 @@ class ToxiproxyServer:
             environment={"LOG_LEVEL": "info"},
         )
         self._wait_until_it_answers(self._process)
-        if self.links:
-            self.emergency.populate([proxy_spec(link) for link in self.links])
+        self._create_all()
 
     def respawn(self) -> None:
         """SIGKILL, start again on the same ports, with the same proxies and no toxics."""
         self.kill()
         self.start()
+
+    def note_canary(self, port: int) -> None:
+        """We connected from there ourselves: not a visit of a worker."""
+        self._canary_ports.add(port)
+
+    def num_visits(self, link: Link) -> int:
+        """Connections of workers that this link's proxy has taken in since the run began, by its log."""
+        if self._process is None:
+            return 0
+        return visits(self._process.log, link.proxy, self._canary_ports)
 
     def kill(self) -> None:
         if self._process is not None:
@@ -59,6 +70,17 @@ class ToxiproxyServer:
             self._launcher.ended(self._process)
             self._launcher.forget(self._process)
             self._process = None
+
+    def _create_all(self) -> None:
+        """One by one: /populate stops at the first port that is taken, and the rest would be missing."""
+        problems = []
+        for link in self.links:
+            try:
+                self.emergency.create(proxy_spec(link))
+            except ToxiproxyError as error:
+                problems.append(str(error).strip())
+        if problems:
+            raise ToxiproxyError("; ".join(problems))
 
     def _wait_until_it_answers(self, process: ManagedProcess) -> None:
         deadline = time.monotonic() + _STARTS_WITHIN_S

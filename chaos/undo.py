@@ -11,7 +11,7 @@ import signal
 import msgspec
 
 from chaos import proc
-from chaos.errors import ChaosError, ToxiproxyDown, ToxiproxyTimeout
+from chaos.errors import ChaosError, ToxiproxyDown, ToxiproxyRefused, ToxiproxyTimeout
 from chaos.links import Endpoint
 from chaos.proc import Identity
 from chaos.toxiproxy.clean import clean_proxy, is_clean, recreate_proxy
@@ -20,10 +20,13 @@ from chaos.toxiproxy.model import ProxySpec
 
 
 class CleanProxy(msgspec.Struct, frozen=True, kw_only=True, tag_field="undo", tag="clean_proxy"):
-    """Take every toxic off ``proxy`` and enable it. ``server``: the control API."""
+    """Take every toxic off ``proxy`` and enable it. ``server``: the control API. ``listen`` and ``upstream``
+    tell it from a proxy of the same name that another run has there by now."""
 
     server: Endpoint
     proxy: str
+    listen: str
+    upstream: str
 
 
 class Continue(msgspec.Struct, frozen=True, kw_only=True, tag_field="undo", tag="continue"):
@@ -52,13 +55,15 @@ def _continue(process: Identity) -> str:
 
 def _clean(undo: CleanProxy) -> str:
     client = EmergencyClient(undo.server, _CALL_WITHIN_S)
+    spec = ProxySpec(name=undo.proxy, listen=undo.listen, upstream=undo.upstream)
     try:
         held = client.proxy(undo.proxy)
-    except ToxiproxyDown:
+    except (ToxiproxyDown, ToxiproxyRefused):
         return ""
-    if held.enabled and not held.toxics:
+    if (held.listen, held.upstream) != (spec.listen, spec.upstream):
         return ""
-    spec = ProxySpec(name=held.name, listen=held.listen, upstream=held.upstream)
+    if is_clean(held, spec):
+        return ""
     try:
         clean_proxy(client, undo.proxy)
     except ToxiproxyTimeout:

@@ -48,7 +48,13 @@ class LinkFault:
 
     def undo(self) -> tuple[CleanProxy, ...]:
         return tuple(
-            CleanProxy(server=self._server.control, proxy=link.proxy) for link in self._links
+            CleanProxy(
+                server=self._server.control,
+                proxy=link.proxy,
+                listen=str(link.listen),
+                upstream=str(link.upstream),
+            )
+            for link in self._links
         )
 
     def inject(self) -> None:

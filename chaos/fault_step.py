@@ -55,6 +55,12 @@ class ActiveFaults:
         with self._lock:
             return self._first_on_ns
 
+    @property
+    def age_s(self) -> float:
+        """Seconds since the first fault of the run was on; 0 before."""
+        first_ns = self.first_on_ns
+        return 0.0 if first_ns is None else (time.monotonic_ns() - first_ns) / 1e9
+
     def silenced(self, signal: Signal, grace_s: float) -> bool:
         """Whether a fault takes this signal of the whole deployment away now, or did ``grace_s`` ago."""
         with self._lock:
@@ -118,12 +124,12 @@ class FaultStep:
                 brake.check()
                 self._note(FaultEvent.UNPROVEN, error=_in_words(error))
             finally:
-                report = self.heal(urgent=brake.pulled, decided_at=brake.pulled_at)
+                report = self.heal(urgent=brake.pulled, halted_by=brake)
         return report
 
-    def heal(self, urgent: bool = False, decided_at: float | None = None) -> HealReport:
-        """Idempotent; the second caller gets the first one's report. ``decided_at``: when it was decided
-        to halt the run; then the rungs of the ladder are timed from there."""
+    def heal(self, urgent: bool = False, halted_by: Brake | None = None) -> HealReport:
+        """Idempotent; the second caller gets the first one's report. ``halted_by``: knows when it was decided
+        to halt the run; the rungs of the ladder are timed from there."""
         with self._lock:
             if self._report is not None and self._report.healed:
                 return self._report
@@ -139,8 +145,10 @@ class FaultStep:
                 # An urgent heal acts first and writes after: the disk may be slow.
                 self._note(FaultEvent.HEALING)
             self._note_heal(report)
-            if decided_at is not None:
-                self._note_ladder(report, (begun - decided_at) * 1e3)
+            if halted_by is not None and halted_by.pulled_at is not None:
+                decided, breached = halted_by.pulled_at, halted_by.breached_at
+                breach_ms = None if breached is None else (breached - decided) * 1e3
+                self._note_ladder(report, (begun - decided) * 1e3, breach_ms)
             if report.healed and final:
                 self._active.discard(self.fault_id)
             return report
@@ -159,7 +167,7 @@ class FaultStep:
         def watch() -> None:
             pulled = brake.pulled_within(self.fault.ttl_s, unless=done_read)
             if pulled is not None:
-                self.heal(urgent=True, decided_at=brake.pulled_at if pulled else None)
+                self.heal(urgent=True, halted_by=brake)
 
         watcher = threading.Thread(target=watch, name=f"heals-{self.fault_id}", daemon=True)
         watcher.start()
@@ -214,11 +222,14 @@ class FaultStep:
             error=None if report.healed else "; ".join(report.left),
         )
 
-    def _note_ladder(self, report: HealReport, begun_ms: float) -> None:
+    def _note_ladder(self, report: HealReport, begun_ms: float, breach_ms: float | None) -> None:
         """Milliseconds since the decision: last toxic gone, canary fine. A rung not reached is not ok."""
+        gone_ms = report.gone_ms if report.gone_ms is not None else report.ms
+        known = report.healed or report.gone_ms is not None
         rungs = {
+            "breach": breach_ms,
             "decision": 0.0,
-            "toxics_gone": begun_ms + report.ms if report.healed else None,
+            "toxics_gone": begun_ms + gone_ms if known else None,
             "canary": None if report.effect_ms is None else begun_ms + report.effect_ms,
         }
         for name, ms in rungs.items():

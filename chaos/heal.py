@@ -48,10 +48,11 @@ URGENT = Pace(remove_s=0.08, recreate_s=0.05)
 def heal_links(server: ToxiproxyServer, links: Sequence[Link], pace: Pace = PATIENT) -> HealReport:
     """Free ``links`` of toxics, with the mildest means that works. Idempotent; never raises."""
     begun = time.monotonic()
+    killed: list[float] = []
     ladder: tuple[tuple[HealRung, Rung], ...] = (
         (HealRung.REMOVE_TOXICS, _each(server.emergency.within(pace.remove_s), _remove)),
         (HealRung.RECREATE_PROXY, _each(server.emergency.within(pace.recreate_s), _recreate)),
-        (HealRung.RESPAWN_SERVER, lambda _: _respawn(server, links)),
+        (HealRung.RESPAWN_SERVER, lambda _: _respawn(server, links, killed)),
     )
     reports: list[RungReport] = []
     left: list[Link] = list(links)
@@ -70,6 +71,7 @@ def heal_links(server: ToxiproxyServer, links: Sequence[Link], pace: Pace = PATI
         rungs=tuple(reports),
         left=tuple(_complaint(server, link) for link in left),
         detail="; ".join(_in_words(report) for report in reports),
+        gone_ms=(killed[0] - begun) * 1000 if killed else None,
     )
 
 
@@ -114,8 +116,13 @@ def _each(client: EmergencyClient, act: Callable[[EmergencyClient, Link], None])
     return climb
 
 
-def _respawn(server: ToxiproxyServer, links: Sequence[Link]) -> tuple[list[Link], str]:
-    """The new server may lack links that were clean before, so all are verified."""
+def _respawn(
+    server: ToxiproxyServer, links: Sequence[Link], killed: list[float]
+) -> tuple[list[Link], str]:
+    """The new server may lack links that were clean before, so all are verified. ``killed``: takes the
+    time at which no toxic was left."""
+    server.end()
+    killed.append(time.monotonic())
     try:
         server.respawn()
     except ChaosError as error:

@@ -292,7 +292,67 @@ class NoData(Part, frozen=True, kw_only=True, tag_field="kind", tag="no_data"):
     for_s: Positive = 6.0
 
 
-GuardSpec = StuckRequest | NoData
+class SloGuard(Part, frozen=True, kw_only=True):
+    """What the guards over clients' numbers have in common. A window with fewer than ``min_requests`` says
+    nothing. A fault excuses what it silences, and for ``grace_s`` after it, unless ``judge_faults``."""
+
+    min_requests: Count = 10
+    judge_faults: bool = False
+    grace_s: NonNegative = 5.0
+
+
+class ErrorRate(SloGuard, frozen=True, kw_only=True, tag_field="kind", tag="error_rate"):
+    """Trips when more than ``max_share`` of the requests of a window failed on the server's side."""
+
+    max_share: Share = 0.5
+    window_s: Positive = 5.0
+
+
+class LatencyP99(SloGuard, frozen=True, kw_only=True, tag_field="kind", tag="latency_p99"):
+    """Trips when the p99 of a window is over ``max_ms``, or else over ``times_baseline`` the p99 before
+    the first fault. ``of`` itl: a request's mean gap between tokens."""
+
+    of: Literal["ttft", "itl"] = "ttft"
+    times_baseline: Positive = 10.0
+    max_ms: Positive | None = None
+    window_s: Positive = 5.0
+
+
+class Goodput(SloGuard, frozen=True, kw_only=True, tag_field="kind", tag="goodput"):
+    """Trips when fewer requests complete than ``min_share`` of the rate before the first fault."""
+
+    min_share: Share = 0.2
+    window_s: Positive = 5.0
+
+
+class BurnRate(SloGuard, frozen=True, kw_only=True, tag_field="kind", tag="burn_rate"):
+    """Trips when the error budget of ``objective`` burns more than ``max_rate`` times too fast in the long
+    and in the short window."""
+
+    objective: Annotated[float, Meta(gt=0, lt=1)] = 0.99
+    max_rate: Positive = 14.4
+    long_s: Positive = 20.0
+    short_s: Positive = 4.0
+
+
+class KvExhaustion(Part, frozen=True, kw_only=True, tag_field="kind", tag="kv_exhaustion"):
+    """Trips when a worker has less than ``min_free_share`` of its KV pages free for ``for_s``."""
+
+    min_free_share: Share = 0.02
+    for_s: NonNegative = 5.0
+    judge_faults: bool = False
+    grace_s: NonNegative = 5.0
+
+
+class Residue(Part, frozen=True, kw_only=True, tag_field="kind", tag="residue"):
+    """Trips when a worker's own ledger reports more than ``max_broken`` broken laws or double frees."""
+
+    max_broken: Natural = 0
+
+
+GuardSpec = (
+    StuckRequest | NoData | ErrorRate | LatencyP99 | Goodput | BurnRate | KvExhaustion | Residue
+)
 
 
 class Expect(Part, frozen=True, kw_only=True):

@@ -60,7 +60,8 @@ class RungReport(Struct, frozen=True, kw_only=True):
 
 
 class HealReport(Struct, frozen=True, kw_only=True):
-    """``rung``: the one that worked. ``ms``: until the fault was gone. ``left``: what is still broken;
+    """``rung``: the one that worked. ``ms``: until all was as before. ``gone_ms``: until the fault itself was
+    gone, if that was earlier (a killed toxiproxy holds no toxic). ``left``: what is still broken;
     empty means healed. ``effect_ms``: from the start of the heal until the effect was seen to be gone
     (a canary passed, a worker answered); None: it was not seen."""
 
@@ -70,6 +71,7 @@ class HealReport(Struct, frozen=True, kw_only=True):
     left: tuple[str, ...] = ()
     detail: str = ""
     effect_ms: float | None = None
+    gone_ms: float | None = None
 
     @property
     def healed(self) -> bool:

@@ -102,6 +102,7 @@ class LinkFault:
             ms=report.ms,
             rungs=report.rungs,
             left=report.left,
+            gone_ms=report.gone_ms,
             detail=f"{report.detail}; canary after the heal: {seen}",
             effect_ms=(time.monotonic() - begun) * 1e3 if well else None,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,7 +65,14 @@ class ToxiproxyServer:
             return 0
         return visits(self._process.log, link.proxy, self._canary_ports)
 
+    def end(self) -> None:
+        """SIGKILL, and no more than that: with it goes every toxic."""
+        if self._process is not None:
+            self._process.signal(signal.SIGKILL)
+            self._process.wait(_STARTS_WITHIN_S)
+
     def kill(self) -> None:
+        """End it and what it may have left behind."""
         if self._process is not None:
             self._process.kill()
             self._launcher.ended(self._process)

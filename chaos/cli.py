@@ -1,4 +1,4 @@
-"""Commands of this package: `run`, `check`, `heal`, `doctor`, and those of `chaos.scenario_cli`.
+"""Commands of this package: `up`, `run`, `check`, `heal`, `doctor`, and those of `chaos.scenario_cli`.
 
 Heavy imports happen inside them.
 """
@@ -16,6 +16,7 @@ from chaos.brake_cli import add_brake, run_brake
 from chaos.codes import ExitCode
 from chaos.errors import BrakeOn, ChaosError, UsageError
 from chaos.scenario_cli import add_scenario_commands, add_setting
+from chaos.up_cli import add_up
 
 if TYPE_CHECKING:
     from chaos.spec import Scenario
@@ -31,6 +32,7 @@ _EXIT_CODES = (
 
 def add_commands(subparsers: Commands) -> None:
     """Mount this package's commands on the top command."""
+    add_up(subparsers, _guarded)
     _add_run(subparsers)
     add_scenario_commands(subparsers)
     _add_check(subparsers)

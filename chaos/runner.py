@@ -18,6 +18,7 @@ from chaos.errors import ChaosError, Halted, Interrupted, ToolMissing
 from chaos.interrupt import signals_pull
 from chaos.judging import judge
 from chaos.lever import lever_pulls, require_off
+from chaos.local import LocalOptions
 from chaos.progress import Progress
 from chaos.records import EventKind
 from chaos.residue import find_residue
@@ -37,7 +38,8 @@ def run_scenario(
     require_off()
     check_machine(progress)
     prepare_out(directory)
-    run = RunContext(scenario, directory, regression, require_toxiproxy(), progress)
+    options = LocalOptions(regression=regression)
+    run = RunContext(scenario, directory, options, require_toxiproxy(), progress)
     run.open()
     with signals_pull(run.brake, progress.say), lever_pulls(run.brake):
         try:

@@ -121,6 +121,7 @@ class KvArrived(msgspec.Struct, frozen=True, kw_only=True):
 class KvSettled(msgspec.Struct, frozen=True, kw_only=True):
     """A staged frame was acknowledged or given up: its staging space is free again."""
 
+    peer: str
     room: int
     owner: str
     staging_ids: tuple[int, ...]

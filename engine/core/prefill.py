@@ -8,7 +8,6 @@ and sent again is the copy, whose size the staging pool bounds.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 import msgspec
@@ -24,6 +23,7 @@ from engine.core.codes import (
 from engine.core.config import SchedulerConfig
 from engine.core.disagg import DisaggScheduler
 from engine.core.errors import InvariantError
+from engine.core.fair_queue import FairQueue
 from engine.core.io_struct import FinishReason, TokenLogprob
 from engine.core.peer import (
     Committed,
@@ -32,6 +32,8 @@ from engine.core.peer import (
     KvPages,
     KvSettled,
     Metadata,
+    PeerLost,
+    PeerUp,
     RoomStatus,
     SendKv,
     Tell,
@@ -39,6 +41,7 @@ from engine.core.peer import (
 from engine.core.req import Req
 from engine.core.rooms import Room, RoomFailure
 from engine.core.schedule_batch import BatchMember, ScheduleBatch
+from engine.core.send_shares import SendShares
 
 
 class PrefillScheduler(DisaggScheduler):
@@ -48,8 +51,9 @@ class PrefillScheduler(DisaggScheduler):
 
     def __init__(self, config: SchedulerConfig) -> None:
         super().__init__(config)
-        self.bootstrapped: deque[Req] = deque()
+        self.bootstrapped = FairQueue()
         self.inflight_queue: list[Req] = []
+        self.shares = SendShares(self.pools.staging)
 
     def num_pages_needed(self, req: Req) -> int:
         return self.config.pages_for(req.num_input_tokens)
@@ -81,7 +85,7 @@ class PrefillScheduler(DisaggScheduler):
             return
         room = self.open_room(req, now_ns)
         if room is not None and room.state is KVPoll.WaitingForInput:
-            self.bootstrapped.append(req)
+            self.bootstrapped.append(req, str(room.peer))
 
     def _on_handshake(self, peer: str, message: Join | Metadata | Committed, now_ns: int) -> None:
         if message.attempt.incarnation != self.peers.get(peer):
@@ -136,7 +140,7 @@ class PrefillScheduler(DisaggScheduler):
             if room.state is KVPoll.Failed:
                 self.handle_room_failure(req, room, now_ns)
             elif room.state is KVPoll.WaitingForInput and req not in self.bootstrapped:
-                self.bootstrapped.append(req)
+                self.bootstrapped.append(req, str(room.peer))
             elif room.state is KVPoll.Success:
                 self._finish_transfer(req, room, now_ns)
 
@@ -145,8 +149,11 @@ class PrefillScheduler(DisaggScheduler):
 
     def pop_bootstrapped(self, now_ns: int) -> None:
         """Requests whose decode half is ready enter the waiting queue, while metadata slots last."""
-        while self.bootstrapped and self.pools.metadata_slots.can_allocate(1):
-            self.finalize_bootstrap(self.bootstrapped.popleft(), now_ns)
+        while (req := self.bootstrapped.pop(self._has_metadata_slot)) is not None:
+            self.finalize_bootstrap(req, now_ns)
+
+    def _has_metadata_slot(self, peer: str) -> bool:
+        return self.pools.metadata_slots.num_free_for(peer, self.shares.num_peers) > 0
 
     def finalize_bootstrap(self, req: Req, now_ns: int) -> None:
         """Take a metadata slot and join the waiting queue (SGLang has this name)."""
@@ -155,7 +162,8 @@ class PrefillScheduler(DisaggScheduler):
             text = f"decode expects {room.num_pages} pages, the prompt has {self.num_pages_needed(req)}"
             self.mark(req, AbortReason.TRANSFER_FAILED, AbortOrigin.SERVER, text, now_ns)
             return
-        (req.metadata_slot,) = self.pools.metadata_slots.allocate(req.owner, 1)
+        peer = self._peer_of(req) or ""
+        (req.metadata_slot,) = self.pools.metadata_slots.allocate_for(peer, req.owner, 1)
         self._to_waiting_queue(req, now_ns)
 
     def _to_waiting_queue(self, req: Req, now_ns: int) -> None:
@@ -185,6 +193,29 @@ class PrefillScheduler(DisaggScheduler):
             items=tuple(item for _, item in chunks),
             members=tuple(self.member(req) for req, _ in chunks),
         )
+
+    def next_waiting(self) -> Req | None:
+        """First come, first served among those whose pages their peer will take."""
+        stuck = set()
+        for req in self.waiting_queue:
+            peer = self._peer_of(req)
+            needed = self.num_pages_needed(req)
+            if peer is None or (peer not in stuck and self.shares.can_send(peer, needed)):
+                return req
+            stuck.add(peer)
+        return None
+
+    def _peer_of(self, req: Req) -> str | None:
+        room = self.rooms.get(req.room) if req.room is not None else None
+        return room.peer if room is not None else None
+
+    def admit(self, req: Req) -> None:
+        super().admit(req)
+        self.shares.admitted(req, self._peer_of(req), self.num_pages_needed(req))
+
+    def release_kv_cache(self, req: Req) -> int:
+        self.shares.released(req)
+        return super().release_kv_cache(req)
 
     def member(self, req: Req) -> BatchMember:
         """While it computes, its decode half can end it."""
@@ -219,7 +250,8 @@ class PrefillScheduler(DisaggScheduler):
     # ---- transfer -----------------------------------------------------------------------------
 
     def send_kv_chunk(self, req: Req, now_ns: int) -> None:
-        """Copy out every whole page that is computed and not sent, as far as staging space goes.
+        """Copy out every whole page that is computed and not sent, as far as the peer's share of the
+        staging space goes.
 
         A page that a chunk left half full goes with the next; with the last one goes the first token.
         """
@@ -228,19 +260,20 @@ class PrefillScheduler(DisaggScheduler):
             raise InvariantError(f"{req.owner} computes before its room was bootstrapped")
         total = self.num_pages_needed(req)
         ready = total if req.output else req.num_cached_tokens // self.config.page_size
-        if ready > req.num_sent_pages and req.num_sent_pages == 0:
-            self.rooms.update_status(room.room, KVPoll.Transferring, now_ns)
-            req.time_stats.trace_ctx.begin("kv.transfer", now_ns, **{"pd.pages": total})
-        while req.num_sent_pages < ready and self.pools.staging.can_allocate(1):
-            self._send_frame(req, room.peer, _frame(req, room, ready, self._max_frame(), total))
-        if req.num_sent_pages == total:
+        while req.num_sent_pages < ready and (max_pages := self._max_frame(room.peer)):
+            if req.num_sent_pages == 0:
+                self.rooms.update_status(room.room, KVPoll.Transferring, now_ns)
+                req.time_stats.trace_ctx.begin("kv.transfer", now_ns, **{"pd.pages": total})
+            self._send_frame(req, room.peer, _frame(req, room, ready, max_pages, total), now_ns)
+        if req.num_sent_pages == total:  # the first token went with the last page
             self.release_kv_cache(req)
+            self.pools.maybe_release_metadata_buffer(req)
 
-    def _max_frame(self) -> int:
+    def _max_frame(self, peer: str) -> int:
         chunk_pages = self.config.chunked_prefill_size // self.config.page_size
-        return min(chunk_pages, self.pools.staging.num_free)
+        return min(chunk_pages, self.shares.num_free_for(peer))
 
-    def _send_frame(self, req: Req, peer: str, header: KvPages) -> None:
+    def _send_frame(self, req: Req, peer: str, header: KvPages, now_ns: int) -> None:
         last = header.first_page + header.num_pages
         self.emit(
             SendKv(
@@ -248,7 +281,7 @@ class PrefillScheduler(DisaggScheduler):
                 owner=req.owner,
                 header=header,
                 page_ids=req.page_ids[header.first_page : last],
-                staging_ids=self.pools.staging.allocate(req.owner, header.num_pages),
+                staging_ids=self.shares.stage(peer, req.owner, header.num_pages, now_ns),
             )
         )
         req.num_sent_pages = last
@@ -262,8 +295,19 @@ class PrefillScheduler(DisaggScheduler):
     def _on_kv_settled(self, message: KvSettled, now_ns: int) -> None:
         self.pools.staging.free(message.owner, message.staging_ids)
         room = self.rooms.get(message.room)
-        if room is not None and message.acknowledged:
-            room.progress_ns = now_ns
+        if message.acknowledged:
+            self.shares.took(message.peer, now_ns)
+            if room is not None:
+                room.progress_ns = now_ns
+
+    def _on_peer_up(self, message: PeerUp, now_ns: int) -> None:
+        super()._on_peer_up(message, now_ns)
+        self.shares.num_peers = len(self.peers)
+
+    def _on_peer_lost(self, message: PeerLost, now_ns: int) -> None:
+        super()._on_peer_lost(message, now_ns)
+        self.shares.num_peers = max(1, len(self.peers))
+        self.shares.forget(message.peer)
 
     def _on_kv_arrived(self, message: KvArrived, now_ns: int) -> None:
         raise InvariantError("KV pages go from prefill to decode")
@@ -288,12 +332,21 @@ class PrefillScheduler(DisaggScheduler):
     def _overdue(self, room: Room, req: Req | None, now_ns: int) -> AbortReason | None:
         silent_ns = now_ns - room.progress_ns
         if req is not None and req.stage is Stage.TRANSFER:
-            late = silent_ns > self.config.transfer_timeout_ns
+            late = silent_ns > self.config.transfer_timeout_ns or self._must_yield(req, now_ns)
             return AbortReason.TRANSFER_TIMEOUT if late else None
         if room.state is KVPoll.Bootstrapping or not room.has_request:
             late = silent_ns > self.config.bootstrap_timeout_ns
             return AbortReason.BOOTSTRAP_TIMEOUT if late else None
-        return None
+        late = self.shares.stuck_ns(room.peer, now_ns) > self.config.transfer_timeout_ns
+        return AbortReason.TRANSFER_TIMEOUT if late else None
+
+    def _must_yield(self, req: Req, now_ns: int) -> bool:
+        """Do its pages wait for a peer that takes nothing, while somebody else waits for pages?"""
+        stuck_ns = self.shares.stuck_ns(self._peer_of(req), now_ns)
+        if not req.page_ids or stuck_ns <= self.config.transfer_yield_ns:
+            return False
+        waits = self.next_waiting()
+        return waits is not None and not self.can_admit(waits)
 
 
 def _is_newer(message: Join | Metadata, room: Room) -> bool:

@@ -221,6 +221,18 @@ class Scheduler(ABC):
 
     # ---- schedule and emit ---------------------------------------------------------------------
 
+    def next_waiting(self) -> Req | None:
+        """Whose turn it is to compute."""
+        return self.waiting_queue[0] if self.waiting_queue else None
+
+    def can_admit(self, req: Req) -> bool:
+        """Are a request slot and all its pages free?"""
+        return self.pools.can_admit(self.num_pages_needed(req))
+
+    def admit(self, req: Req) -> None:
+        """Give it its slot and all its pages at once."""
+        self.pools.admit(req, self.num_pages_needed(req))
+
     @abstractmethod
     def get_next_batch_to_run(self, now_ns: int) -> ScheduleBatch | None:
         """The safe point, then the next forward, if there is one."""

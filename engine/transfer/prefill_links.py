@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import zmq
 
 from engine.core.errors import InvariantError
@@ -74,6 +75,7 @@ class PrefillLinks(Links):
     def send_kv(self, command: SendKv, data: bytes, checksum: int) -> None:
         """Queue pages for a decode. If it is gone, its staging space is free at once."""
         settled = KvSettled(
+            peer=command.peer,
             room=command.header.room,
             owner=command.owner,
             staging_ids=command.staging_ids,
@@ -81,7 +83,7 @@ class PrefillLinks(Links):
         )
         session = self.session_of(command.peer)
         if session is None:
-            self._deliver(settled)
+            self._deliver(msgspec.structs.replace(settled, acknowledged=False))
             return
         header = command.header
         body = KvPages(

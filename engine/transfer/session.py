@@ -120,6 +120,7 @@ class Session:
         left = self.kv_out.abandon()
         return [
             KvSettled(
+                peer=self.peer,
                 room=frame.settled.room,
                 owner=frame.settled.owner,
                 staging_ids=frame.settled.staging_ids,

@@ -31,6 +31,7 @@ from engine.core.peer import (
     KvArrived,
     KvPages,
     KvSettled,
+    KvTaken,
     Metadata,
     PeerUp,
     Scatter,
@@ -167,8 +168,15 @@ class DecodeScheduler(DisaggScheduler):
 
     def scatter_arrived(self, now_ns: int) -> None:
         """Put arrived pages in place, a few a step so that running requests do not wait for them."""
+        taken: dict[str, KvTaken] = {}
         for _ in range(min(len(self._arrived), self.config.max_scatters_per_step)):
-            self._scatter(self._arrived.popleft(), now_ns)
+            message = self._arrived.popleft()
+            self._scatter(message, now_ns)
+            taken[message.peer] = KvTaken(
+                peer=message.peer, session=message.session, seq=message.seq
+            )
+        for effect in taken.values():
+            self.emit(effect)
 
     def _scatter(self, message: KvArrived, now_ns: int) -> None:
         header = message.header

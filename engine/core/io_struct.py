@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.core.codes import AbortOrigin, AbortReason, AbortVia, Stage
+from engine.core.codes import AbortOrigin, AbortReason, AbortVia, PeerState, Stage
 
 Scalar = str | int | float | bool
 
@@ -152,10 +152,23 @@ class SchedulerReady(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     control_endpoint: str = ""
 
 
+class PeerSample(msgspec.Struct, frozen=True, kw_only=True):
+    """One peer that was up at least once. ``phi``: how surprising its silence is (8: suspect)."""
+
+    peer: str
+    state: PeerState
+    phi: float
+
+
 class GaugeSample(msgspec.Struct, frozen=True, kw_only=True, tag="gauges"):
-    """Scheduler gauges and counters for /metrics, every 250 ms with the beat."""
+    """Scheduler gauges and counters for /metrics, every 250 ms with the beat.
+
+    ``peer_changes``: how often a peer came into each state.
+    """
 
     values: dict[str, float]
+    peers: tuple[PeerSample, ...] = ()
+    peer_changes: dict[PeerState, int] = {}
 
 
 FromScheduler = TokenOut | ControlResp | SchedulerBeat | SchedulerReady | GaugeSample

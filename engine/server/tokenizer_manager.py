@@ -189,6 +189,7 @@ class TokenizerManager:
                 self.watch.on_beat(message, now_ns)
             case GaugeSample():
                 self._metrics.set_gauges(message.values)
+                self._metrics.set_peers(message.peers, message.peer_changes)
             case SchedulerReady():
                 self.watch.on_ready(message, now_ns)
                 logger.info("ready: %d KV pages of %d tokens", message.num_pages, message.page_size)

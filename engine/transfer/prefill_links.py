@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 import zmq
 
 from engine.core.errors import InvariantError
-from engine.core.peer import Connect, Inbound, KvPages, KvSettled, PeerSaid, PeerUp, SendKv
+from engine.core.peer import Connect, Inbound, KvPages, KvSettled, PeerUp, SendKv
 from engine.transfer.links import Links, bind, open_control, open_kv, try_send
+from engine.transfer.monitor import close_watched, is_connected_event, watch
 from engine.transfer.pulse import LoopPulse
 from engine.transfer.route import AddressMap
 from engine.transfer.session import Identity, Session
@@ -31,11 +33,15 @@ class _Decode:
 
     session: Session
     kv: zmq.Socket[bytes]
+    kv_monitor: zmq.Socket[bytes]
     routing_id: bytes
+    was_connected: bool = False
 
 
 class PrefillLinks(Links):
     """Control ROUTER (bound) and one kv DEALER for each decode."""
+
+    peers_are = "decode"
 
     def __init__(
         self,
@@ -60,7 +66,11 @@ class PrefillLinks(Links):
         return str(self._control.get_string(zmq.LAST_ENDPOINT))
 
     def sockets(self) -> dict[zmq.Socket[bytes], Callable[[list[bytes], int], None]]:
-        return {self._control: self._on_control}
+        found: dict[zmq.Socket[bytes], Callable[[list[bytes], int], None]]
+        found = {self._control: self._on_control}
+        for decode in self._decodes.values():
+            found[decode.kv_monitor] = partial(self._on_kv_event, decode)
+        return found
 
     def sessions(self) -> list[Session]:
         return [decode.session for decode in self._decodes.values()]
@@ -111,25 +121,17 @@ class PrefillLinks(Links):
         if decode is None or not _is_current(envelope, decode.session):
             self._on_stale(envelope, routing_id)
             return
-        decode.routing_id = routing_id
-        decode.session.heard_ns = now_ns
-        self._on_message(decode.session, envelope, now_ns)
+        if decode.routing_id != routing_id:
+            decode.routing_id = routing_id
+            self._on_reconnect(decode.session, decode.session.control_out, now_ns)
+        self._on_body(decode.session, envelope, now_ns)
 
-    def _on_message(self, session: Session, envelope: Envelope, now_ns: int) -> None:
-        body = envelope.body
-        match body:
-            case Beat():
-                for settled in session.on_beat(body, now_ns):
-                    self._deliver(settled)
-            case Hello() | Welcome() | Refused() | KvPages():
-                self.counters.malformed += 1
-            case Reset():
-                self.lose(session, f"decode {session.peer} ended the session")
-            case _:
-                if session.control_in.accept(envelope.seq):
-                    self._deliver(PeerSaid(peer=session.peer, message=body))
-                else:
-                    self.counters.duplicates += 1
+    def _on_kv_event(self, decode: _Decode, frames: list[bytes], now_ns: int) -> None:
+        if not is_connected_event(frames):
+            return
+        if decode.was_connected:
+            self._on_reconnect(decode.session, decode.session.kv_out, now_ns)
+        decode.was_connected = True
 
     def _on_stale(self, envelope: Envelope, routing_id: bytes) -> None:
         """A living decode that talks in a dead session must learn of it."""
@@ -177,6 +179,7 @@ class PrefillLinks(Links):
 
     def _open(self, envelope: Envelope, hello: Hello, routing_id: bytes, now_ns: int) -> None:
         kv = open_kv(self._context, zmq.DEALER)
+        kv_monitor = watch(kv)
         kv.connect(f"tcp://{self._dial.dial('kv', hello.kv_address)}")
         session = Session(
             identity=self._identity,
@@ -185,9 +188,8 @@ class PrefillLinks(Links):
             to=envelope.incarnation,
             heard_ns=now_ns,
         )
-        self._decodes[envelope.src] = _Decode(session, kv, routing_id)
-        self.counters.sessions_opened += 1
-        log.info("session %d with decode %s is up", session.number, session.peer)
+        self._decodes[envelope.src] = _Decode(session, kv, kv_monitor, routing_id)
+        self._opened(session)
         self._answer(envelope, routing_id, Welcome())
         self._deliver(PeerUp(peer=session.peer, incarnation=session.to))
 
@@ -217,15 +219,14 @@ class PrefillLinks(Links):
     def _drop(self, session: Session) -> None:
         decode = self._decodes.pop(session.peer, None)
         if decode is not None:
-            log.warning("session %d with decode %s is lost", session.number, session.peer)
-            decode.kv.close()
+            close_watched(decode.kv, decode.kv_monitor)
 
     def _advance(self, now_ns: int) -> None:
         """Prefill waits to be spoken to."""
 
     def close(self) -> None:
         for decode in self._decodes.values():
-            decode.kv.close()
+            close_watched(decode.kv, decode.kv_monitor)
         self._control.close()
 
 

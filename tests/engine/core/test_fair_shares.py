@@ -1,4 +1,4 @@
-"""A decode that takes nothing (its kv link is cut) never costs another decode of the same prefill anything."""
+"""A decode that takes nothing (its kv link is cut) never costs another decode of its prefill anything."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class DecodeScheduler(DisaggScheduler):
             return
         self._num_attempts += 1
         req.attempt = Attempt(self.config.incarnation, self._num_attempts)
-        req.peer = self._known_peer(req)
+        req.peer = self._known_peer(req.recv.bootstrap_host, req.recv.bootstrap_port)
         room.peer, room.attempt = req.peer, req.attempt
         if req.peer in self.peers:
             self._join(req, now_ns)
@@ -95,8 +95,8 @@ class DecodeScheduler(DisaggScheduler):
             self.bootstrap_queue.append(req)
             self.emit(Connect(peer=req.peer))
 
-    def _known_peer(self, req: Req) -> str:
-        return f"{req.recv.bootstrap_host}:{req.recv.bootstrap_port}"
+    def _known_peer(self, host: str | None, port: int | None) -> str:
+        return f"{host}:{port}"
 
     def _on_peer_up(self, message: PeerUp, now_ns: int) -> None:
         super()._on_peer_up(message, now_ns)

@@ -92,6 +92,16 @@ class AbortReq(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):
     message: str = "Aborted"
 
 
+class RefusedReq(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
+    """The HTTP side refused a request of a pair (HTTP 400): its other half must not wait for it."""
+
+    bootstrap_room: int
+    reason: AbortReason
+    message: str
+    bootstrap_host: str | None = None
+    bootstrap_port: int | None = None
+
+
 class ControlReq(msgspec.Struct, frozen=True, kw_only=True, tag="control"):
     """op: ledger | loads | request | pause | continue | flush | health. ``rid`` for op=request."""
 
@@ -100,7 +110,7 @@ class ControlReq(msgspec.Struct, frozen=True, kw_only=True, tag="control"):
     rid: str = ""
 
 
-ToScheduler = TokenizedGenerateReqInput | AbortReq | ControlReq
+ToScheduler = TokenizedGenerateReqInput | AbortReq | RefusedReq | ControlReq
 
 # ---- scheduler -> tokenizer side ------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from engine.core.chunking import end_chunk, next_chunks
 from engine.core.codes import (
     AbortOrigin,
     AbortReason,
+    AbortVia,
     DisaggregationMode,
     KVPoll,
     Stage,
@@ -111,9 +112,24 @@ class PrefillScheduler(DisaggScheduler):
         if room.state is KVPoll.Failed or not _is_newer(message, room):
             self.num_stale_frames += 1
             return None
+        if room.peer not in (None, peer):
+            self._turn_away(peer, message, room, now_ns)
+            return None
         room.peer, room.attempt, room.joined = peer, message.attempt, True
         room.progress_ns = now_ns
         return room
+
+    def _turn_away(self, peer: str, message: Join | Metadata, room: Room, now_ns: int) -> None:
+        """Two decodes with one room number: the first has it, the other need not wait to hear so."""
+        failure = RoomFailure(
+            reason=AbortReason.TRANSFER_FAILED,
+            origin=AbortOrigin.SERVER,
+            via=AbortVia.LOCAL,
+            message=f"bootstrap_room {room.room} is in use by {room.peer}",
+            at_ns=now_ns,
+        )
+        self.num_stale_frames += 1
+        self._tell_failure(peer, message.room, message.attempt, failure)
 
     def _answer_late(
         self, peer: str, message: Join | Metadata, failure: RoomFailure | None
@@ -144,7 +160,7 @@ class PrefillScheduler(DisaggScheduler):
             elif room.state is KVPoll.Success:
                 self._finish_transfer(req, room, now_ns)
 
-    def _known_peer(self, req: Req) -> str | None:
+    def _known_peer(self, host: str | None, port: int | None) -> str | None:
         return None  # its JOIN will be answered
 
     def pop_bootstrapped(self, now_ns: int) -> None:

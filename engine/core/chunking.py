@@ -40,14 +40,11 @@ def _next_chunk_len(scheduler: Scheduler, req: Req) -> int:
 
 
 def _admit(scheduler: Scheduler, budget: int, now_ns: int) -> Req | None:
-    """The next in line, if its first chunk fits the budget and its pages the pool."""
+    """Head of the queue, if its next chunk fits the budget and its pages the pool."""
     req = scheduler.next_waiting()
-    if req is None or _next_chunk_len(scheduler, req) > budget or not scheduler.can_admit(req):
+    if req is None or _next_chunk_len(scheduler, req) > budget or not scheduler.can_start(req):
         return None
-    scheduler.waiting_queue.remove(req)
-    scheduler.admit(req)
-    scheduler.deadlines.started(req, now_ns)
-    req.time_stats.trace_ctx.end("queue", now_ns)
+    scheduler.start(req, now_ns)
     return req
 
 

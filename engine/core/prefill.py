@@ -22,52 +22,47 @@ from engine.core.codes import (
     Stage,
 )
 from engine.core.config import SchedulerConfig
-from engine.core.disagg import DisaggScheduler
-from engine.core.errors import InvariantError
 from engine.core.fair_queue import FairQueue
 from engine.core.io_struct import FinishReason, TokenLogprob
+from engine.core.kv_sender import KvSender
+from engine.core.optimistic import OptimisticPrefill
 from engine.core.peer import (
     Committed,
     Join,
-    KvArrived,
-    KvPages,
-    KvSettled,
     Metadata,
-    PeerLost,
-    PeerUp,
     RoomStatus,
-    SendKv,
     Tell,
 )
+from engine.core.peer_lines import PeerLines
 from engine.core.req import Req
 from engine.core.rooms import Room, RoomFailure
 from engine.core.schedule_batch import BatchMember, ScheduleBatch
-from engine.core.send_shares import SendShares
 
 
-class PrefillScheduler(DisaggScheduler):
+class PrefillScheduler(KvSender):
     """Queues and transfers of a prefill worker."""
 
     role = DisaggregationMode.PREFILL
 
     def __init__(self, config: SchedulerConfig) -> None:
         super().__init__(config)
+        self.waiting_queue = self.waiting_lines = PeerLines(self._peer_of)
         self.bootstrapped = FairQueue()
-        self.inflight_queue: list[Req] = []
-        self.shares = SendShares(self.pools.staging)
+        self.optimistic = OptimisticPrefill(config, self.pools)
 
     def num_pages_needed(self, req: Req) -> int:
         return self.config.pages_for(req.num_input_tokens)
 
     def num_queued(self) -> int:
-        return len(self.reqs) - len(self.inflight_queue) - self.num_chunked
+        begun = len(self.inflight_queue) + self.num_chunked + self.optimistic.num_idle
+        return len(self.reqs) - begun
 
     def queues(self) -> dict[str, int]:
-        waiting = len(self.waiting_queue) + self.num_chunked
-        bootstrap = len(self.reqs) - waiting - len(self.inflight_queue)
+        """``optimistic``: holds memory, does not compute, and its decode half is not ready."""
         return {
-            "bootstrap": max(0, bootstrap),
+            "bootstrap": max(0, self.num_queued() - len(self.waiting_queue)),
             "waiting": len(self.waiting_queue),
+            "optimistic": self.optimistic.num_idle,
             "chunked": self.num_chunked,
             "inflight": len(self.inflight_queue),
         }
@@ -87,6 +82,8 @@ class PrefillScheduler(DisaggScheduler):
         room = self.open_room(req, now_ns)
         if room is not None and room.state is KVPoll.WaitingForInput:
             self.bootstrapped.append(req, str(room.peer))
+        elif room is not None:
+            self.optimistic.add_candidate(req, self.num_pages_needed(req))
 
     def _on_handshake(self, peer: str, message: Join | Metadata | Committed, now_ns: int) -> None:
         if message.attempt.incarnation != self.peers.get(peer):
@@ -149,16 +146,21 @@ class PrefillScheduler(DisaggScheduler):
 
     def resolve_waiting_queue_bootstrap(self, now_ns: int) -> None:
         """Act on every room whose state changed: waiting, in the chunk slot, or in flight."""
-        for room in self.rooms.take_changed():
-            req = self._by_room.get(room.room)
-            if req is None:
-                continue
-            if room.state is KVPoll.Failed:
+        for req, room, poll in self.poll_changed(now_ns):
+            if poll is KVPoll.Failed:
                 self.handle_room_failure(req, room, now_ns)
-            elif room.state is KVPoll.WaitingForInput and req not in self.bootstrapped:
-                self.bootstrapped.append(req, str(room.peer))
-            elif room.state is KVPoll.Success:
+            elif poll is KVPoll.WaitingForInput:
+                self._on_bootstrapped(req, str(room.peer))
+            elif poll is KVPoll.Success:
                 self._finish_transfer(req, room, now_ns)
+
+    def _on_bootstrapped(self, req: Req, peer: str) -> None:
+        """Who has computed already comes first: it holds memory."""
+        self.optimistic.candidates.discard(req)
+        if req.pending_bootstrap:
+            self.bootstrapped.push_front(req, peer)
+        else:
+            self.bootstrapped.append(req, peer)
 
     def _known_peer(self, host: str | None, port: int | None) -> str | None:
         return None  # its JOIN will be answered
@@ -172,7 +174,7 @@ class PrefillScheduler(DisaggScheduler):
         return self.pools.metadata_slots.num_free_for(peer, self.shares.num_peers) > 0
 
     def finalize_bootstrap(self, req: Req, now_ns: int) -> None:
-        """Take a metadata slot and join the waiting queue (SGLang has this name)."""
+        """Take a metadata slot, and join the waiting queue or send what is computed (SGLang's name)."""
         room = self.rooms.get(req.room) if req.room is not None else None
         if room is not None and room.num_pages != self.num_pages_needed(req):
             text = f"decode expects {room.num_pages} pages, the prompt has {self.num_pages_needed(req)}"
@@ -180,7 +182,21 @@ class PrefillScheduler(DisaggScheduler):
             return
         peer = self._peer_of(req) or ""
         (req.metadata_slot,) = self.pools.metadata_slots.allocate_for(peer, req.owner, 1)
-        self._to_waiting_queue(req, now_ns)
+        if req.pending_bootstrap:
+            self._finalize_optimistic(req, now_ns)
+        else:
+            self._to_waiting_queue(req, now_ns)
+
+    def _finalize_optimistic(self, req: Req, now_ns: int) -> None:
+        """It goes on as if its bootstrap had come first."""
+        if req in self.optimistic.set_aside:
+            self.waiting_queue.push_front(req)
+        self.optimistic.leave(req)
+        req.time_stats.trace_ctx.end("bootstrap", now_ns)
+        self.shares.admitted(req, self._peer_of(req), self.num_pages_needed(req))
+        if req.output:
+            self._to_inflight_queue(req)
+        self.send_kv_chunk(req, now_ns)
 
     def _to_waiting_queue(self, req: Req, now_ns: int) -> None:
         req.stage = Stage.WAITING
@@ -201,6 +217,7 @@ class PrefillScheduler(DisaggScheduler):
         if self.paused:
             return None
         self.pop_bootstrapped(now_ns)
+        self.yield_to_bootstrapped(now_ns)
         chunks = next_chunks(self, now_ns)
         if not chunks:
             return None
@@ -210,28 +227,55 @@ class PrefillScheduler(DisaggScheduler):
             members=tuple(self.member(req) for req, _ in chunks),
         )
 
-    def next_waiting(self) -> Req | None:
+    def _next_in_line(self) -> Req | None:
         """First come, first served among those whose pages their peer will take."""
-        stuck = set()
-        for req in self.waiting_queue:
-            peer = self._peer_of(req)
-            needed = self.num_pages_needed(req)
-            if peer is None or (peer not in stuck and self.shares.can_send(peer, needed)):
-                return req
-            stuck.add(peer)
-        return None
+        return self.waiting_lines.first(self._will_be_taken)
 
-    def _peer_of(self, req: Req) -> str | None:
-        room = self.rooms.get(req.room) if req.room is not None else None
-        return room.peer if room is not None else None
+    def _will_be_taken(self, req: Req) -> bool:
+        peer = self._peer_of(req)
+        if peer is None or req.page_ids:
+            return True
+        return self.shares.can_send(peer, self.num_pages_needed(req))
 
-    def admit(self, req: Req) -> None:
-        super().admit(req)
-        self.shares.admitted(req, self._peer_of(req), self.num_pages_needed(req))
+    # ---- optimistic prefill ---------------------------------------------------------------------
 
-    def release_kv_cache(self, req: Req) -> int:
-        self.shares.released(req)
-        return super().release_kv_cache(req)
+    def next_waiting(self) -> Req | None:
+        return self._next_in_line() or self.optimistic.head
+
+    def can_start(self, req: Req) -> bool:
+        is_bounded = req not in self.waiting_queue and not req.page_ids
+        if is_bounded and not self.optimistic.can_hold(self.num_pages_needed(req)):
+            return False
+        return super().can_start(req)
+
+    def start(self, req: Req, now_ns: int) -> None:
+        is_optimistic = req not in self.waiting_queue
+        super().start(req, now_ns)
+        if is_optimistic:
+            self.optimistic.take(req)
+        else:
+            self.shares.admitted(req, self._peer_of(req), self.num_pages_needed(req))
+
+    def yield_to_bootstrapped(self, now_ns: int) -> None:
+        """Who computes on trust goes behind the head of the queue, and makes room for it if need be."""
+        head, current = self._next_in_line(), self.chunked_req
+        if head is None or (current is not None and not current.pending_bootstrap):
+            return
+        needed = self.num_pages_needed(head)
+        if not head.page_ids and not self.optimistic.could_make_room(needed, self.to_run_again):
+            return
+        if current is not None:
+            self.chunked_req = None
+            self.optimistic.put_aside(current, now_ns)
+        for req in self.optimistic.idle:
+            if not self.can_start(head):
+                self._retract(req, now_ns)
+
+    def _retract(self, req: Req, now_ns: int) -> None:
+        """It starts again, in the room of others (SGLang `optimistic_release_and_requeue`)."""
+        self.optimistic.retract(req, now_ns)
+        if req not in self.bootstrapped:
+            self.optimistic.add_candidate(req, self.num_pages_needed(req))
 
     def member(self, req: Req) -> BatchMember:
         """While it computes, its decode half can end it."""
@@ -251,7 +295,7 @@ class PrefillScheduler(DisaggScheduler):
             end_chunk(req, len(item.input_ids), now_ns)
             if token is not None:
                 self._end_prefill(req, token, now_ns)
-            else:
+            elif not req.pending_bootstrap:
                 self.send_kv_chunk(req, now_ns)
 
     def _end_prefill(self, req: Req, token: TokenLogprob, now_ns: int) -> None:
@@ -259,74 +303,15 @@ class PrefillScheduler(DisaggScheduler):
         if req.is_fake or req.room is None:
             self.finish(req, now_ns, FinishReason(type="length", length=0), token)
             return
-        req.stage = Stage.TRANSFER
-        self.inflight_queue.append(req)
+        if req.pending_bootstrap:
+            self.optimistic.park(req)
+            return
+        self._to_inflight_queue(req)
         self.send_kv_chunk(req, now_ns)
 
-    # ---- transfer -----------------------------------------------------------------------------
-
-    def send_kv_chunk(self, req: Req, now_ns: int) -> None:
-        """Copy out every whole page that is computed and not sent, as far as the peer's share of the
-        staging space goes.
-
-        A page that a chunk left half full goes with the next; with the last one goes the first token.
-        """
-        room = self.rooms.get(req.room) if req.room is not None else None
-        if room is None or room.peer is None or room.attempt is None:
-            raise InvariantError(f"{req.owner} computes before its room was bootstrapped")
-        total = self.num_pages_needed(req)
-        ready = total if req.output else req.num_cached_tokens // self.config.page_size
-        while req.num_sent_pages < ready and (max_pages := self._max_frame(room.peer)):
-            if req.num_sent_pages == 0:
-                self.rooms.update_status(room.room, KVPoll.Transferring, now_ns)
-                req.time_stats.trace_ctx.begin("kv.transfer", now_ns, **{"pd.pages": total})
-            self._send_frame(req, room.peer, _frame(req, room, ready, max_pages, total), now_ns)
-        if req.num_sent_pages == total:  # the first token went with the last page
-            self.release_kv_cache(req)
-            self.pools.maybe_release_metadata_buffer(req)
-
-    def _max_frame(self, peer: str) -> int:
-        chunk_pages = self.config.chunked_prefill_size // self.config.page_size
-        return min(chunk_pages, self.shares.num_free_for(peer))
-
-    def _send_frame(self, req: Req, peer: str, header: KvPages, now_ns: int) -> None:
-        last = header.first_page + header.num_pages
-        self.emit(
-            SendKv(
-                peer=peer,
-                owner=req.owner,
-                header=header,
-                page_ids=req.page_ids[header.first_page : last],
-                staging_ids=self.shares.stage(peer, req.owner, header.num_pages, now_ns),
-            )
-        )
-        req.num_sent_pages = last
-
-    def _send_held_back(self, now_ns: int) -> None:
-        """Staging space has come free: go on where it was short."""
-        for req in self.inflight_queue:
-            if req.page_ids and not self.is_drained(req):
-                self.send_kv_chunk(req, now_ns)
-
-    def _on_kv_settled(self, message: KvSettled, now_ns: int) -> None:
-        self.pools.staging.free(message.owner, message.staging_ids)
-        room = self.rooms.get(message.room)
-        if message.acknowledged:
-            self.shares.took(message.peer, now_ns)
-            if room is not None:
-                room.progress_ns = now_ns
-
-    def _on_peer_up(self, message: PeerUp, now_ns: int) -> None:
-        super()._on_peer_up(message, now_ns)
-        self.shares.num_peers = len(self.peers)
-
-    def _on_peer_lost(self, message: PeerLost, now_ns: int) -> None:
-        super()._on_peer_lost(message, now_ns)
-        self.shares.num_peers = max(1, len(self.peers))
-        self.shares.forget(message.peer)
-
-    def _on_kv_arrived(self, message: KvArrived, now_ns: int) -> None:
-        raise InvariantError("KV pages go from prefill to decode")
+    def _to_inflight_queue(self, req: Req) -> None:
+        req.stage = Stage.TRANSFER
+        self.inflight_queue.append(req)
 
     def _finish_transfer(self, req: Req, room: Room, now_ns: int) -> None:
         """Decode has every page (SGLang: inflight queue, KVPoll.Success)."""
@@ -339,30 +324,9 @@ class PrefillScheduler(DisaggScheduler):
 
     def _clear_slot(self, req: Req) -> None:
         super()._clear_slot(req)
-        self.inflight_queue = [other for other in self.inflight_queue if other is not req]
-        if req in self.bootstrapped:
-            self.bootstrapped.remove(req)
-
-    # ---- deadlines ----------------------------------------------------------------------------
-
-    def _overdue(self, room: Room, req: Req | None, now_ns: int) -> AbortReason | None:
-        silent_ns = now_ns - room.progress_ns
-        if req is not None and req.stage is Stage.TRANSFER:
-            late = silent_ns > self.config.transfer_timeout_ns or self._must_yield(req, now_ns)
-            return AbortReason.TRANSFER_TIMEOUT if late else None
-        if room.state is KVPoll.Bootstrapping or not room.has_request:
-            late = silent_ns > self.config.bootstrap_timeout_ns
-            return AbortReason.BOOTSTRAP_TIMEOUT if late else None
-        late = self.shares.stuck_ns(room.peer, now_ns) > self.config.transfer_timeout_ns
-        return AbortReason.TRANSFER_TIMEOUT if late else None
-
-    def _must_yield(self, req: Req, now_ns: int) -> bool:
-        """Do its pages wait for a peer that takes nothing, while somebody else waits for pages?"""
-        stuck_ns = self.shares.stuck_ns(self._peer_of(req), now_ns)
-        if not req.page_ids or stuck_ns <= self.config.transfer_yield_ns:
-            return False
-        waits = self.next_waiting()
-        return waits is not None and not self.can_admit(waits)
+        self.inflight_queue.discard(req)
+        self.bootstrapped.discard(req)
+        self.optimistic.leave(req)
 
 
 def _is_newer(message: Join | Metadata, room: Room) -> bool:
@@ -370,18 +334,3 @@ def _is_newer(message: Join | Metadata, room: Room) -> bool:
     if room.attempt is None or room.attempt.incarnation != message.attempt.incarnation:
         return True
     return message.attempt.counter >= room.attempt.counter
-
-
-def _frame(req: Req, room: Room, ready: int, max_pages: int, total: int) -> KvPages:
-    num_pages = min(ready - req.num_sent_pages, max_pages)
-    is_last = req.num_sent_pages + num_pages == total
-    assert room.attempt is not None
-    return KvPages(
-        room=room.room,
-        attempt=room.attempt,
-        first_page=req.num_sent_pages,
-        num_pages=num_pages,
-        is_last=is_last,
-        checksum=0,
-        first_token=req.output[-1] if is_last else None,
-    )

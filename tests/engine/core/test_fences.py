@@ -189,7 +189,7 @@ class RoomMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = RoomTable(self.KEEP_NS)
+        self.table = RoomTable(self.KEEP_NS, 10**9)
         self.states: dict[int, KVPoll] = {}
         self.ends: dict[int, int] = {}
         self.now_ns = 0
@@ -252,7 +252,7 @@ TestRoomMachine = RoomMachine.TestCase
 
 
 def test_ends_are_bounded_in_number() -> None:
-    table = RoomTable(10**18)
+    table = RoomTable(10**18, 10**9)
     for room in range(MAX_TERMINAL_ROOMS + 50):
         table.open(room, 0)
         table.close(room, 0, None, told=True)

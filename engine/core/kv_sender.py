@@ -114,7 +114,7 @@ class KvSender(DisaggScheduler):
         if not req.page_ids or stuck_ns <= self.config.transfer_yield_ns:
             return False
         waits = self.next_waiting()
-        return waits is not None and not self.can_start(waits)
+        return waits is not None and not self.can_admit(waits)
 
 
 def _frame(req: Req, room: Room, ready: int, max_pages: int, total: int) -> KvPages:

@@ -8,7 +8,7 @@ A lost session is followed by the next at once, so after a heal the pair serves 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -19,7 +19,7 @@ import zmq
 from engine.core.peer import Connect, Inbound, KvArrived, KvPages, KvTaken, PeerUp
 from engine.transfer.arrivals import credit_of_each
 from engine.transfer.errors import RouteError
-from engine.transfer.links import Links, bind, open_control, open_kv, try_send
+from engine.transfer.links import Handler, Links, Part, bind, open_control, open_kv, try_send
 from engine.transfer.monitor import close_watched, is_connected_event, watch
 from engine.transfer.pulse import LoopPulse
 from engine.transfer.route import AddressMap, Resolver, Route, RouteSource
@@ -33,6 +33,7 @@ ASK_AGAIN_NS = 1_500 * MS_NS
 """A greeting without answer: perhaps the prefill lives elsewhere by now."""
 GREET_FOR_NS = 6_000 * MS_NS
 """With 0.5 s of delay each way, a connection and a greeting take 2.5 s."""
+MAX_UNACKED = 8
 
 
 class _State(StrEnum):
@@ -87,8 +88,8 @@ class DecodeLinks(Links):
     def kv_address(self) -> str:
         return self._kv_address
 
-    def sockets(self) -> dict[zmq.Socket[bytes], Callable[[list[bytes], int], None]]:
-        found: dict[zmq.Socket[bytes], Callable[[list[bytes], int], None]] = {self._kv: self._on_kv}
+    def sockets(self) -> dict[zmq.Socket[bytes], Handler]:
+        found: dict[zmq.Socket[bytes], Handler] = {self._kv: self._on_kv}
         for prefill in self._prefills.values():
             if prefill.control is not None and prefill.control_monitor is not None:
                 found[prefill.control] = self._on_control
@@ -175,6 +176,8 @@ class DecodeLinks(Links):
             prefill.resolver.ask()
         if now_ns >= prefill.next_try_ns and prefill.session and prefill.control:
             prefill.next_try_ns = now_ns + HELLO_PERIOD_NS
+            if self._pulse.stands_still(now_ns):
+                return
             hello = Hello(
                 kv_address=self._kv_address,
                 fingerprint=self._identity.fingerprint,
@@ -184,7 +187,7 @@ class DecodeLinks(Links):
 
     # ---- control -------------------------------------------------------------------------------------
 
-    def _on_control(self, frames: list[bytes], now_ns: int) -> None:
+    def _on_control(self, frames: Sequence[Part], now_ns: int) -> None:
         envelope = self.read(frames)
         if envelope is None:
             return
@@ -202,7 +205,7 @@ class DecodeLinks(Links):
             case _:
                 self._on_body(prefill.session, envelope, now_ns)
 
-    def _on_control_event(self, prefill: _Prefill, frames: list[bytes], now_ns: int) -> None:
+    def _on_control_event(self, prefill: _Prefill, frames: Sequence[Part], now_ns: int) -> None:
         if not is_connected_event(frames):
             return
         if prefill.was_connected and prefill.state is _State.UP and prefill.session is not None:
@@ -233,7 +236,7 @@ class DecodeLinks(Links):
 
     # ---- kv --------------------------------------------------------------------------------------------
 
-    def _on_kv(self, frames: list[bytes], now_ns: int) -> None:
+    def _on_kv(self, frames: Sequence[Part], now_ns: int) -> None:
         """ROUTER puts the sender's routing id first; then envelope and pages."""
         envelope = self.read(frames[1:2])
         if envelope is None:
@@ -250,13 +253,13 @@ class DecodeLinks(Links):
             self.counters.refused += 1
         elif not session.kv_in.accept(envelope.seq):
             self.counters.duplicates += 1
-            self.beat(session, now_ns)
+            self._owe_ack(session, now_ns)
         else:
             session.arrivals.came(envelope.seq, len(frames[1]) + len(frames[2]))
             self._take_pages(session, envelope.seq, body, frames[2], now_ns)
 
     def _take_pages(
-        self, session: Session, seq: int, header: KvPages, data: bytes, now_ns: int
+        self, session: Session, seq: int, header: KvPages, data: Part, now_ns: int
     ) -> None:
         intact = (
             len(data) == header.num_pages * self._identity.page_bytes
@@ -271,7 +274,13 @@ class DecodeLinks(Links):
             seq=seq,
         )
         self._deliver(arrived)
-        self.beat(session, now_ns)  # the ack frees staging space over there
+        self._owe_ack(session, now_ns)  # the ack frees staging space over there
+
+    def _owe_ack(self, session: Session, now_ns: int) -> None:
+        """At the next tick, or now if many frames came in one go: a beat a frame costs a tenth of it."""
+        session.num_unacked += 1
+        if session.num_unacked >= MAX_UNACKED:
+            self.beat(session, now_ns)
 
     def kv_credit(self) -> int:
         return credit_of_each(len(self._prefills))
@@ -285,7 +294,8 @@ class DecodeLinks(Links):
         if session is None or session.number != command.session:
             return
         # Every beat says what was taken; who may be waiting for it hears it at once.
-        session.wants_beat = 2 * session.arrivals.num_bytes > self.kv_credit()
+        if 2 * session.arrivals.num_bytes > self.kv_credit():
+            session.num_unacked += 1
         session.arrivals.taken(command.seq)
 
     # ---- sending ---------------------------------------------------------------------------------------

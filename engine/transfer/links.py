@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import zmq
@@ -35,6 +35,10 @@ IDLE_BEAT_NS = 300 * MS_NS
 HANDSHAKE_MS = 3_000
 """zmq waits 30 s for a handshake that a cut has swallowed; with 0.5 s of delay each way it takes 2 s."""
 CONNECT_MS = 2_000
+Part = bytes | memoryview
+"""A frame of a message; a large one is zmq's own memory, which lives as long as somebody holds it."""
+Handler = Callable[[Sequence[Part], int], None]
+"""Takes one message and the time."""
 
 
 @dataclass(slots=True)
@@ -75,7 +79,7 @@ class Links(ABC):
         self._states = PeerStates(self.peers_are)
 
     @abstractmethod
-    def sockets(self) -> dict[zmq.Socket[bytes], Callable[[list[bytes], int], None]]:
+    def sockets(self) -> dict[zmq.Socket[bytes], Handler]:
         """Sockets to poll, each with the function that takes its messages."""
 
     @abstractmethod
@@ -177,7 +181,7 @@ class Links(ABC):
             if lost is not None:
                 self._give_up(session, lost.message)
                 continue
-            if beat_is_due or session.wants_beat:
+            if beat_is_due or session.num_unacked:
                 self.beat(session, now_ns)
             if beat_is_due:
                 self._states.heartbeat(session.peer, session.phi.value(now_ns))
@@ -190,8 +194,8 @@ class Links(ABC):
         self.lose(session, message)
 
     def beat(self, session: Session, now_ns: int) -> None:
+        session.num_unacked = 0
         pulse = self._pulse
-        session.wants_beat = False
         age_ns = pulse.age_ns(now_ns)
         frame = session.beat(pulse.step, age_ns, pulse.longest_step_ns, self.kv_credit())
         self._send_control(session, (frame,))
@@ -233,7 +237,7 @@ class Links(ABC):
         self._states.alive(session.peer)
         log.info("session %d with %s %s is up", session.number, self.peers_are, session.peer)
 
-    def read(self, frames: list[bytes]) -> Envelope | None:
+    def read(self, frames: Sequence[Part]) -> Envelope | None:
         """The envelope of a message; None for one that cannot be read, which is counted."""
         try:
             return decode(frames[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import zmq
 
 _EVENT_BYTES = 2
@@ -12,7 +14,7 @@ def watch(socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
     return socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 
 
-def is_connected_event(frames: list[bytes]) -> bool:
+def is_connected_event(frames: Sequence[bytes | memoryview]) -> bool:
     """Anything else (the monitor's own end) is no news."""
     event = int.from_bytes(frames[0][:_EVENT_BYTES], "little") if frames else 0
     return event == zmq.EVENT_HANDSHAKE_SUCCEEDED

@@ -7,7 +7,7 @@ retired incarnation left in a proxy or a socket is dropped.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +16,7 @@ import zmq
 
 from engine.core.errors import InvariantError
 from engine.core.peer import Connect, Inbound, KvPages, KvSettled, PeerUp, SendKv
-from engine.transfer.links import Links, bind, open_control, open_kv, try_send
+from engine.transfer.links import Handler, Links, Part, bind, open_control, open_kv, try_send
 from engine.transfer.monitor import close_watched, is_connected_event, watch
 from engine.transfer.pulse import LoopPulse
 from engine.transfer.route import AddressMap
@@ -65,9 +65,8 @@ class PrefillLinks(Links):
     def control_endpoint(self) -> str:
         return str(self._control.get_string(zmq.LAST_ENDPOINT))
 
-    def sockets(self) -> dict[zmq.Socket[bytes], Callable[[list[bytes], int], None]]:
-        found: dict[zmq.Socket[bytes], Callable[[list[bytes], int], None]]
-        found = {self._control: self._on_control}
+    def sockets(self) -> dict[zmq.Socket[bytes], Handler]:
+        found: dict[zmq.Socket[bytes], Handler] = {self._control: self._on_control}
         for decode in self._decodes.values():
             found[decode.kv_monitor] = partial(self._on_kv_event, decode)
         return found
@@ -109,11 +108,11 @@ class PrefillLinks(Links):
 
     # ---- control ---------------------------------------------------------------------------------
 
-    def _on_control(self, frames: list[bytes], now_ns: int) -> None:
+    def _on_control(self, frames: Sequence[Part], now_ns: int) -> None:
         envelope = self.read(frames[1:])
         if envelope is None:
             return
-        routing_id = frames[0]
+        routing_id = bytes(frames[0])
         if isinstance(envelope.body, Hello):
             self._on_hello(envelope, envelope.body, routing_id, now_ns)
             return
@@ -126,7 +125,7 @@ class PrefillLinks(Links):
             self._on_reconnect(decode.session, decode.session.control_out, now_ns)
         self._on_body(decode.session, envelope, now_ns)
 
-    def _on_kv_event(self, decode: _Decode, frames: list[bytes], now_ns: int) -> None:
+    def _on_kv_event(self, decode: _Decode, frames: Sequence[Part], now_ns: int) -> None:
         if not is_connected_event(frames):
             return
         if decode.was_connected:
@@ -143,6 +142,8 @@ class PrefillLinks(Links):
         if envelope.incarnation in self._retired:
             self.counters.stale += 1
             return
+        if self._pulse.stands_still(now_ns):
+            return  # decode asks again
         problem = self._whats_wrong(hello)
         if problem is not None:
             log.error("decode %s refused: %s", envelope.src, problem)

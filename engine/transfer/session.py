@@ -8,6 +8,7 @@ from engine.core.codes import AbortReason
 from engine.core.peer import KvSettled, PeerLost
 from engine.transfer.arrivals import Arrivals
 from engine.transfer.phi import Phi
+from engine.transfer.pulse import wedged_for_ns
 from engine.transfer.windows import ReceiveWindow, SendWindow
 from engine.transfer.wire import VERSION, Beat, Body, Envelope, encode
 
@@ -15,7 +16,6 @@ MS_NS = 1_000_000
 CONTROL_CREDIT_BYTES = 4 << 20
 FIRST_KV_CREDIT_BYTES = 4 << 20
 """Until the first beat says how much the other side takes."""
-WEDGED_FLOOR_NS = 5_000 * MS_NS
 GAP_PERIOD_NS = 50 * MS_NS
 
 
@@ -32,7 +32,10 @@ class Identity:
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """``peer`` is the core's name for it, ``to`` its incarnation (empty until WELCOME)."""
+    """``peer`` is the core's name for it, ``to`` its incarnation (empty until WELCOME).
+
+    ``num_unacked``: kv frames taken since the last beat; the next beat acknowledges them.
+    """
 
     identity: Identity
     peer: str
@@ -49,7 +52,7 @@ class Session:
     kv_in: ReceiveWindow = field(default_factory=ReceiveWindow)
     arrivals: Arrivals = field(default_factory=Arrivals)
     phi: Phi = field(init=False)
-    wants_beat: bool = False
+    num_unacked: int = 0
     rewound_ns: int = 0
     wedged_for_ns: int = 0
 
@@ -106,8 +109,7 @@ class Session:
             ):
                 if has_gap:
                     window.rewind(now_ns)
-        limit_ns = max(WEDGED_FLOOR_NS, 10 * beat.longest_step_ns)
-        self.wedged_for_ns = beat.step_age_ns if beat.step_age_ns > limit_ns else 0
+        self.wedged_for_ns = wedged_for_ns(beat.step_age_ns, beat.longest_step_ns)
         return [frame.settled for frame in done if frame.settled is not None]
 
     def reconnected(self, window: SendWindow, now_ns: int) -> None:

@@ -22,7 +22,7 @@ from engine.core.config import SchedulerConfig
 from engine.core.decode import DecodeScheduler
 from engine.core.factory import make_scheduler
 from engine.core.io_struct import TokenLogprob, TokenOut
-from engine.core.peer import Connect, Emit, Inbound, Scatter, SendKv, Tell
+from engine.core.peer import Connect, Emit, Inbound, KvTaken, Scatter, SendKv, Tell
 from engine.core.schedule_batch import ScheduleBatch
 from engine.simulator.clock import MS_NS, VirtualClock
 from engine.simulator.history import History
@@ -277,8 +277,10 @@ class Process:
         if has_commands:
             self.links.tick(self._clock.now_ns)
 
-    def _command(self, effect: Connect | Tell | SendKv) -> None:
+    def _command(self, effect: Connect | Tell | SendKv | KvTaken) -> None:
         match effect:
+            case KvTaken():
+                self.links.taken(effect)
             case Connect():
                 self.links.connect(effect)
             case Tell():

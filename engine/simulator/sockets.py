@@ -58,6 +58,24 @@ class SimContext:
             socket.close()
 
 
+class SimMonitor:
+    """Gets a message for each connection that its socket makes, as zmq's monitor does."""
+
+    def __init__(self, context: SimContext) -> None:
+        self._context = context
+        self.inbox: deque[list[bytes]] = deque()
+        self.is_closed = False
+
+    def connected(self) -> None:
+        if not self.is_closed:
+            self.inbox.append([zmq.EVENT_HANDSHAKE_SUCCEEDED.to_bytes(2, "little") + bytes(4)])
+            self._context.wake()
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.inbox.clear()
+
+
 class SimSocket:
     """A DEALER once it connects, a ROUTER once it binds."""
 
@@ -66,11 +84,24 @@ class SimSocket:
         self.inbox: deque[list[bytes]] = deque()
         self.is_closed = False
         self.routes: dict[bytes, Connection] = {}
+        self.monitor: SimMonitor | None = None
         self._connection: Connection | None = None
         self._address = ""
 
+    @property
+    def closed(self) -> bool:
+        return self.is_closed
+
     def setsockopt(self, option: int, value: int) -> None:
         """Options shape real wires; these have their own."""
+
+    def get_monitor_socket(self, events: int) -> SimMonitor:
+        self.monitor = SimMonitor(self.context)
+        return self.monitor
+
+    def disable_monitor(self) -> None:
+        """Nobody is told any more."""
+        self.monitor = None
 
     def get_string(self, option: int) -> str:
         return f"tcp://{self._address}"
@@ -144,6 +175,8 @@ class Connection:
         self._server = server
         self._is_up = True
         server.routes[self._routing_id] = self
+        if self._client.monitor is not None:
+            self._client.monitor.connected()
         while self._pending:
             self._send(self._pending.popleft())
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from chaos.oracle.evidence import RunEvidence
-from chaos.oracle.fault_window import FaultWindow, pair_of
 from chaos.oracle.paths import did_meet
+from chaos.oracle.fault_window import PROCESS, TELEMETRY, FaultWindow, pair_of
 from chaos.oracle.requests import Request
 from chaos.oracle.span_index import Half
 
@@ -21,7 +21,14 @@ def exposed_rids(evidence: RunEvidence, fault: FaultWindow) -> set[str]:
     begin_ns = fault.injected_ns
     if begin_ns is None:
         return set()
-    if fault.is_kill:
+    if fault.kind == TELEMETRY:
+        # Every request that ended meanwhile had spans to send.
+        return {
+            one.rid
+            for one in evidence.requests
+            if one.end is not None and begin_ns <= one.end.end_ns <= fault.end_ns
+        }
+    if fault.kind == PROCESS:
         return {one.rid for one in evidence.requests if _met_kill(evidence, fault, one, begin_ns)}
     return {one.rid for one in evidence.requests if _met_cut(evidence, fault, one, begin_ns)}
 

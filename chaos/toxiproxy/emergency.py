@@ -22,6 +22,10 @@ class EmergencyClient:
         self.endpoint = endpoint
         self.timeout_s = timeout_s
 
+    def within(self, timeout_s: float) -> EmergencyClient:
+        """The same server, with another limit."""
+        return EmergencyClient(self.endpoint, timeout_s)
+
     def proxies(self) -> dict[str, Proxy]:
         return self._decoded("/proxies", dict[str, Proxy])
 
@@ -42,6 +46,14 @@ class EmergencyClient:
 
     def create(self, spec: ProxySpec) -> None:
         self._call("POST", "/proxies", msgspec.json.encode(spec))
+
+    def enable(self, proxy: str) -> None:
+        """Refused with HTTP 500 if somebody took the port meanwhile."""
+        self._call("POST", f"/proxies/{proxy}", b'{"enabled": true}')
+
+    def disable(self, proxy: str) -> None:
+        """Closes every connection; the port is free from then on."""
+        self._call("POST", f"/proxies/{proxy}", b'{"enabled": false}')
 
     def populate(self, specs: list[ProxySpec]) -> None:
         self._call("POST", "/populate", msgspec.json.encode(specs))

@@ -17,8 +17,8 @@ from chaos.doctor import examine, missing, print_findings
 from chaos.errors import ChaosError, Halted, Interrupted, ToolMissing
 from chaos.interrupt import signals_pull
 from chaos.judging import judge
-from chaos.local import LocalOptions
 from chaos.lever import lever_pulls, require_off
+from chaos.local import LocalOptions
 from chaos.progress import Progress
 from chaos.records import EventKind
 from chaos.residue import find_residue

@@ -16,17 +16,11 @@ HOME = Path(__file__).resolve().parents[2]
 def test_the_example_of_the_pytest_page(tmp_path: Path) -> None:
     done = subprocess.run(
         [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "chaos.pytest_plugin",
-            "-p",
-            "no:cacheprovider",
-            "-q",
-        ]
-        + [f"--basetemp={tmp_path / 'base'}", f"--rootdir={tmp_path}", "-c", os.devnull]
-        + [str(HOME / "docs" / "examples" / "test_stall.py")],
+            *(sys.executable, "-m", "pytest", "-q", "-p", "chaos.pytest_plugin"),
+            *("-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={tmp_path}"),
+            f"--basetemp={tmp_path / 'base'}",
+            str(HOME / "docs" / "examples" / "test_stall.py"),
+        ],
         cwd=HOME,
         capture_output=True,
         text=True,

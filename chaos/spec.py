@@ -359,8 +359,9 @@ class Expect(Part, frozen=True, kw_only=True):
     """Limits that the oracle (and the runner's own waits) go by.
 
     ``min_*`` ask for evidence: so many requests exposed to each fault, so many client aborts in all, of
-    each kind, and seen in each stage. 0 does not ask. ``min_bystanders``: so many requests that nothing
-    touched must be no slower than ``bystander_factor`` times this run's baseline.
+    each kind, and seen in each stage, such a share of a worker's KV pages once in use. 0 does not ask.
+    ``min_bystanders``: so many requests that nothing touched must be no slower than ``bystander_factor``
+    times this run's baseline.
     """
 
     recovery_first_success_s: Positive = 5.0
@@ -378,6 +379,7 @@ class Expect(Part, frozen=True, kw_only=True):
     min_transfer_or_bootstrap: Natural = 0
     min_decode: Natural = 0
     min_bystanders: Natural = 0
+    min_pool_used: Share = 0.0
     bystander_factor: Annotated[float, Meta(ge=1)] = 1.5
     drain_within_s: Positive = 15.0
     probe_within_s: Positive = 30.0

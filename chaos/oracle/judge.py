@@ -28,6 +28,7 @@ from chaos.oracle.harmless_cuts import check_harmless_cuts, is_short
 from chaos.oracle.late import check_late
 from chaos.oracle.ledger_baseline import check_ledger_baseline
 from chaos.oracle.pairs_recover import check_pairs_recover
+from chaos.oracle.pool_used import check_pool_used
 from chaos.oracle.recovery import baseline_share, check_recovery, recovery_of
 from chaos.oracle.router_time import router_time
 from chaos.oracle.run_complete import check_run_complete
@@ -76,6 +77,7 @@ _WHERE_ASKED = (
     check_heal_time,
     check_abort_latency,
     check_min_aborts,
+    check_pool_used,
 )
 ALL_CHECKS: tuple[Check, ...] = (*_ALWAYS, *_WHERE_ASKED)
 """Every check there is; `wanted_checks` says which of them a scenario asks for."""
@@ -169,6 +171,8 @@ def wanted_checks(evidence: RunEvidence) -> list[Check]:
     )
     if any(minima):
         wanted.append(check_min_aborts)
+    if expect.min_pool_used:
+        wanted.append(check_pool_used)
     return wanted
 
 

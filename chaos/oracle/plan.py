@@ -35,6 +35,7 @@ class Expectations(Struct, frozen=True, kw_only=True):
     min_transfer_or_bootstrap: int = 0
     min_decode: int = 0
     min_bystanders: int = 0
+    min_pool_used: float = 0.0
     bystander_factor: float = 1.5
 
 

@@ -8,9 +8,11 @@ import traceback
 import msgspec
 
 from engine.simulator.clock import MS_NS, START_NS, VirtualClock
+from engine.simulator.errors import RanksDisagree
 from engine.simulator.history import History
 from engine.simulator.injector import Injector
 from engine.simulator.network import Network
+from engine.simulator.operator import Operator
 from engine.simulator.oracle.ends import EndOracle
 from engine.simulator.oracle.invariants import StepOracle
 from engine.simulator.oracle.violation import BrokenLaw, Law, Violation
@@ -38,6 +40,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     num_steps: int
     num_requests: int
     num_completed: int
+    num_cancelled: int
     outcomes: dict[str, int]
     digest: int
 
@@ -51,7 +54,7 @@ class Simulation:
         self.history = History(keeps_log)
         self._world = World(self.clock, _make_network(self.clock, schedule), self.history)
         self._router = Router(self._world)
-        self._steps = StepOracle(self._world)
+        self._steps = StepOracle(self._world, schedule.topology)
         self._world.observer = self._steps
         self._ends = EndOracle(schedule, self._world, self._steps)
 
@@ -65,6 +68,8 @@ class Simulation:
             self._run()
         except BrokenLaw as broken:
             violation = broken.violation
+        except RanksDisagree as error:
+            violation = self._steps.broken(Law.RANKS_AGREE, str(error)[:500]).violation
         except Exception as error:  # whatever the core dies of is a finding
             violation = self._steps.broken(Law.NO_CRASH, _describe(error)).violation
         finally:
@@ -78,6 +83,7 @@ class Simulation:
         self._until_quiet(settled_ms + RECOVERY_MS)
         self._ends.check_requests()
         self._ends.check_aborts()
+        self._ends.check_deadlines()
         self._ends.check_cuts()
         self._advance_to(self.schedule.last_heal_ms + PROBE_AFTER_MS)
         self._probe()
@@ -97,6 +103,9 @@ class Simulation:
             injector.plan(fault)
         for request in self.schedule.requests:
             self._router.plan(request)
+        operator = Operator(self._world, self._router)
+        for act in self.schedule.acts:
+            operator.plan(act)
 
     def _advance_to(self, at_ms: int) -> None:
         span_ms = max(0, at_ms - self._now_ms())
@@ -144,6 +153,7 @@ class Simulation:
                 half.completed and half.worker.startswith("d")
                 for half in self.history.halves.values()
             ),
+            num_cancelled=self._steps.num_cancelled,
             outcomes=dict(sorted(outcomes.items())),
             digest=self._steps.digest,
         )

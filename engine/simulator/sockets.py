@@ -31,14 +31,15 @@ class Sockets:
         self.listening: dict[str, SimSocket] = {}
         self.num_connections = 0
 
-    def context(self, worker: str, wake: Callable[[], None]) -> SimContext:
+    def context(self, worker: str, wake: Callable[[SimSocket], None]) -> SimContext:
         return SimContext(self, worker, wake)
 
 
 class SimContext:
-    """The sockets of one process; `kill` closes them as the kernel would."""
+    """The sockets of one process; `kill` closes them as the kernel would. ``wake``: there is something
+    to read in a socket that had nothing."""
 
-    def __init__(self, sockets: Sockets, worker: str, wake: Callable[[], None]) -> None:
+    def __init__(self, sockets: Sockets, worker: str, wake: Callable[[SimSocket], None]) -> None:
         self.sockets = sockets
         self.worker = worker
         self.wake = wake
@@ -97,9 +98,11 @@ class SimSocket:
         connection.send_back(tuple(parts[1:]))
 
     def take(self, message: list[bytes]) -> None:
-        if not self.is_closed:
-            self.inbox.append(message)
-            self.context.wake()
+        if self.is_closed:
+            return
+        self.inbox.append(message)
+        if len(self.inbox) == 1:
+            self.context.wake(self)
 
     def close(self) -> None:
         if self.is_closed:

@@ -26,7 +26,7 @@ class Bench:
         self.client.connect("tcp://p0:2")
 
     def context(self, worker: str) -> SimContext:
-        return self.sockets.context(worker, lambda: None)
+        return self.sockets.context(worker, lambda _: None)
 
     def wait(self, ms: int) -> None:
         assert self.clock.run_until(self.clock.now_ns + ms * MS_NS, 1000)

@@ -52,7 +52,9 @@ class LegalEnds:
         if abort.origin is AbortOrigin.CLIENT:
             limits_ms = [record.request.deadline_ms]
         else:
-            limits_ms = [topology.waiting_timeout_ms, topology.running_timeout_ms]
+            limits_ms = [topology.running_timeout_ms]
+            if not half.tokens:  # it may still wait
+                limits_ms.append(topology.waiting_timeout_ms)
         set_ms = [limit_ms for limit_ms in limits_ms if limit_ms]
         passed_ns = now_ns - half.arrived_ns
         if set_ms and passed_ns >= min(set_ms) * MS_NS:

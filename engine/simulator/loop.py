@@ -210,4 +210,4 @@ class Loop:
             case Tell():
                 self._process.tell(effect)
             case Connect():
-                self._process.links.connect(effect)
+                self._process.connect(effect)

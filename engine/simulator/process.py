@@ -8,6 +8,7 @@ stands still while its I/O lives; a killed one never runs again.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -17,7 +18,7 @@ from engine.core.codes import DisaggregationMode
 from engine.core.config import SchedulerConfig
 from engine.core.factory import make_scheduler
 from engine.core.io_struct import ControlResp, TokenOut
-from engine.core.peer import Inbound, SendKv, Tell
+from engine.core.peer import Connect, Inbound, SendKv, Tell
 from engine.core.scheduler import Scheduler
 from engine.simulator.clock import MS_NS, VirtualClock
 from engine.simulator.forward import RunningForward
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
 
 DEAD_AFTER_NS = 1_500 * MS_NS
 TICK_NS = 100 * MS_NS
-"""The real I/O thread ticks every 10 ms; the beats, which matter, go every 100 ms at most."""
+"""The real I/O thread ticks every 10 ms; the beats, which matter, go every 100 ms at most. While a pair
+meets, `LOOKS_NS` make up for it."""
+LOOKS_NS = (0, 10 * MS_NS, 20 * MS_NS)
 
 Handler = Callable[[list[bytes], int], None]
 
@@ -68,6 +71,13 @@ class Observer(Protocol):
         ...
 
 
+class SimDecodeLinks(DecodeLinks):
+    """Can go on with meeting its peers without a whole tick, which costs by the session."""
+
+    def advance(self, now_ns: int) -> None:
+        self._advance(now_ns)
+
+
 class World:
     """What all processes share. The three makers are the product's own, unless somebody measures."""
 
@@ -80,7 +90,7 @@ class World:
         self.observer: Observer
         self.make_core: Callable[[DisaggregationMode, SchedulerConfig], Scheduler] = make_scheduler
         self.prefill_links: type[PrefillLinks] = PrefillLinks
-        self.decode_links: type[DecodeLinks] = DecodeLinks
+        self.decode_links: type[SimDecodeLinks] = SimDecodeLinks
 
 
 class Process:
@@ -109,6 +119,7 @@ class Process:
         self._handlers: dict[SimSocket, Handler] = {}
         self._ready: list[SimSocket] = []
         self._told: dict[str, None] = {}
+        self._look_is_due = False
 
     def _make_links(
         self,
@@ -132,7 +143,7 @@ class Process:
         def make_resolver(peer: str) -> SimResolver:
             prefill = peer.partition(":")[0]
             link = self.world.network.between("bootstrap", self.name, prefill)
-            return SimResolver(self._clock, link, lambda: route_of(prefill))
+            return SimResolver(self._clock, link, lambda: route_of(prefill), self.look)
 
         address = f"{self.name}:3"
         return self.world.decode_links(
@@ -142,7 +153,9 @@ class Process:
     # ---- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._tick()
+        """Workers do not tick in step with each other."""
+        phase_ns = zlib.crc32(self.name.encode()) % TICK_NS
+        self._clock.after(phase_ns, self.run, self._tick)
 
     def kill(self) -> None:
         self.is_alive = False
@@ -207,7 +220,23 @@ class Process:
         self.links.tick(self._clock.now_ns)
         self._clock.after(TICK_NS, self.run, self._tick)
 
+    def look(self) -> None:
+        """Something about a peer that is being met is new, and only a tick acts on it."""
+        if not self._look_is_due:
+            self._look_is_due = True
+            for delay_ns in LOOKS_NS:
+                self._clock.after(delay_ns, self.run, self._look)
+
+    def _look(self) -> None:
+        self._look_is_due = False
+        if isinstance(self.links, SimDecodeLinks):
+            self.links.advance(self._clock.now_ns)
+
     # ---- commands of the loop ----------------------------------------------------------------------
+
+    def connect(self, command: Connect) -> None:
+        self.links.connect(command)
+        self.look()
 
     def tell(self, command: Tell) -> None:
         self.links.tell(command)

@@ -1,4 +1,7 @@
-"""Commands of this package: `run`, `check`, `heal`, `doctor`. Heavy imports happen inside them."""
+"""Commands of this package: `up`, `run`, `check`, `heal`, `doctor`, and those of `chaos.scenario_cli`.
+
+Heavy imports happen inside them.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,12 @@ from typing import TYPE_CHECKING
 
 from chaos.codes import ExitCode
 from chaos.errors import ChaosError, UsageError
+from chaos.scenario_cli import add_scenario_commands, add_setting
+from chaos.up_cli import add_up
 
 if TYPE_CHECKING:
+    from chaos.spec import Scenario
+
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 Command = Callable[[argparse.Namespace], int]
@@ -24,7 +31,9 @@ _EXIT_CODES = (
 
 def add_commands(subparsers: Commands) -> None:
     """Mount this package's commands on the top command."""
+    add_up(subparsers, _guarded)
     _add_run(subparsers)
+    add_scenario_commands(subparsers)
     _add_check(subparsers)
     _add_heal(subparsers)
     _add_doctor(subparsers)
@@ -66,10 +75,12 @@ def _add_run(subparsers: Commands) -> None:
     parser.add_argument(
         "scenario", type=Path, metavar="SCENARIO|SUITE", help="a scenario file (YAML), or a folder"
     )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="run directory, new or empty")
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="run directory, new or empty"
+        "--dry-run", action="store_true", help="say what the run would do, and start nothing"
     )
     parser.add_argument("--seed", type=_seed, help="instead of the scenario's")
+    add_setting(parser)
     parser.add_argument(
         "--regression",
         metavar="NAME",
@@ -82,15 +93,32 @@ def _run(args: argparse.Namespace) -> int:
     from chaos.regressions import NAMES
     from chaos.runner import run_scenario
     from chaos.scenario import load_scenario
+    from chaos.suite import load_suite, run_suite
+    from chaos.variables import parse_settings
 
+    settings = parse_settings(args.set)
     if args.regression is not None and args.regression not in NAMES:
         raise UsageError(f"--regression {args.regression}: unknown, use one of {', '.join(NAMES)}")
     if args.scenario.is_dir():
-        from chaos.suite import run_suite
+        suite = load_suite(args.scenario, args.seed, settings)
+    else:
+        suite = [(args.scenario, load_scenario(args.scenario, args.seed, settings))]
+    if args.dry_run:
+        return _preview([scenario for _, scenario in suite])
+    if args.out is None:
+        raise UsageError("--out is missing: name a new directory, for example --out runs/first")
+    if args.scenario.is_dir():
+        return run_suite(suite, args.out, args.regression)
+    return run_scenario(suite[0][1], args.out, args.regression)
 
-        return run_suite(args.scenario, args.out, args.seed, args.regression)
-    scenario = load_scenario(args.scenario, seed=args.seed)
-    return run_scenario(scenario, args.out, args.regression)
+
+def _preview(scenarios: list[Scenario]) -> int:
+    from chaos.preview import preview
+
+    for scenario in scenarios:
+        for line in preview(scenario):
+            print(line)
+    return ExitCode.PASSED
 
 
 def _add_check(subparsers: Commands) -> None:

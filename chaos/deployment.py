@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from chaos.links import Endpoint, Link
+from chaos.pairs import Pair
 from chaos.toxiproxy.server import ToxiproxyServer
 
 
@@ -24,6 +25,11 @@ class Deployment(Protocol):
 
     @property
     def router(self) -> Endpoint: ...
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Every prefill with every decode worker."""
+        ...
 
     def start(self) -> None:
         """Start everything and wait until it serves."""

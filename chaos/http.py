@@ -25,15 +25,16 @@ def fetch(
     method: str = "GET",
     body: bytes | None = None,
     timeout_s: float = 1.0,
+    headers: dict[str, str] | None = None,
 ) -> Reply:
     """Raises `OSError` (TimeoutError included) when nobody answers, `HTTPException` on a broken answer.
 
     ``timeout_s`` bounds each wait on the socket, and so a server that is silent.
     """
     connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout_s)
-    headers = {"Content-Type": "application/json"} if body is not None else {}
+    content = {"Content-Type": "application/json"} if body is not None else {}
     try:
-        connection.request(method, path, body=body, headers=headers)
+        connection.request(method, path, body=body, headers={**content, **(headers or {})})
         answer = connection.getresponse()
         return Reply(status=answer.status, body=answer.read())
     finally:

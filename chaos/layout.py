@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from chaos.codes import LinkKind
 from chaos.links import Endpoint, Link, matches_any, pair_names
+from chaos.pairs import Pair
 from chaos.ports import PortPool
 from chaos.scenario import worker_names
 from chaos.spec import DeploymentSpec
@@ -27,6 +28,23 @@ class Layout(Struct, frozen=True, kw_only=True):
     def worker(self, name: str) -> Worker:
         return next(worker for worker in self.workers if worker.name == name)
 
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Every prefill with every decode worker, as the router could choose them."""
+        return tuple(
+            Pair(
+                prefill=p.name,
+                decode=d.name,
+                prefill_http=p.http,
+                decode_http=d.http,
+                bootstrap=p.bootstrap,
+            )
+            for p in self.workers
+            if p.bootstrap is not None
+            for d in self.workers
+            if d.kv is not None
+        )
+
     def dials(self, name: str) -> list[Link]:
         """Links that this worker opens through a proxy."""
         return [
@@ -36,8 +54,9 @@ class Layout(Struct, frozen=True, kw_only=True):
         ]
 
 
-def plan(spec: DeploymentSpec, ports: PortPool) -> Layout:
-    """Choose a port for everything that listens."""
+def plan(spec: DeploymentSpec, ports: PortPool, router_port: int | None = None) -> Layout:
+    """Choose a port for everything that listens; raises `UsageError` if ``router_port`` is taken."""
+    router = ports.take() if router_port is None else ports.take_this("--port", router_port)
     prefill_names, decode_names = worker_names(spec)
     prefill = {
         name: Worker(
@@ -63,7 +82,7 @@ def plan(spec: DeploymentSpec, ports: PortPool) -> Layout:
         bypassed=frozenset(str(link) for link in links if matches_any(spec.bypass, link.name)),
         control_worker=Worker(name="u0", role="unified", http=ports.take()),
         toxiproxy=ports.take(),
-        router=ports.take(),
+        router=router,
         router_metrics=ports.take(),
         spanstore=ports.take(),
     )

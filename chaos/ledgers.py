@@ -14,6 +14,7 @@ from chaos.freshness import Freshness
 from chaos.http import fetch
 from chaos.interrupt import Brake
 from chaos.journal import Journal
+from chaos.keys import authorization
 from chaos.links import Endpoint
 from chaos.records import WorkerLedger
 
@@ -27,7 +28,7 @@ class LedgerError(Exception):
 def ask_ledger(worker: Endpoint, timeout_s: float = 1.0) -> WorkerLedger:
     """Raises `LedgerError`."""
     try:
-        reply = fetch(worker, "/ledger", timeout_s=timeout_s)
+        reply = fetch(worker, "/ledger", timeout_s=timeout_s, headers=authorization())
         if not reply.ok:
             raise LedgerError(f"HTTP {reply.status}")
         return _DECODER.decode(reply.body)

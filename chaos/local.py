@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from msgspec import Struct
 
 from chaos.deployment import Deployment
 from chaos.errors import ProcessFailed
@@ -12,6 +14,8 @@ from chaos.http import is_ok
 from chaos.interrupt import Brake
 from chaos.layout import Layout, plan
 from chaos.links import Endpoint, Link
+from chaos.log_cap import LogCap
+from chaos.pairs import Pair
 from chaos.ports import PortPool
 from chaos.process import Launcher, ManagedProcess
 from chaos.spec import DeploymentSpec
@@ -28,8 +32,21 @@ from chaos.worker import (
 _HOST = "127.0.0.1"
 
 
+class LocalOptions(Struct, frozen=True, kw_only=True):
+    """What a scenario does not say. ``forward``: OTLP endpoint that gets every span too. ``max_spans``: the
+    span store forgets the oldest beyond so many; None keeps all, as the oracle needs them."""
+
+    router_port: int | None = None
+    forward: str | None = None
+    max_spans: int | None = None
+    regression: str | None = None
+
+
+_DEFAULTS = LocalOptions()
+
+
 class LocalDeployment(Deployment):
-    """``brake``: pulled, it ends every wait here. Nothing runs before `start`."""
+    """``brake``: pulled, it ends every wait. ``tell`` hears what is ready. Nothing runs before `start`."""
 
     def __init__(
         self,
@@ -38,16 +55,19 @@ class LocalDeployment(Deployment):
         toxiproxy_binary: Path,
         spans_db: Path,
         brake: Brake,
-        regression: str | None = None,
+        options: LocalOptions = _DEFAULTS,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self.spec = spec
         self.ready_within_s = spec.ready_within_s
         self._ports = PortPool(_HOST)
-        self.layout: Layout = plan(spec, self._ports)
+        self.layout: Layout = plan(spec, self._ports, options.router_port)
         self._launcher = launcher
         self._spans_db = spans_db
         self._brake = brake
-        self._regression = regression
+        self._options = options
+        self._tell = tell
+        self._log_cap = LogCap(launcher.logs)
         self._running: dict[str, ManagedProcess] = {}
         self._toxiproxy = ToxiproxyServer(
             toxiproxy_binary, self.layout.toxiproxy, launcher, self.layout.links
@@ -70,6 +90,15 @@ class LocalDeployment(Deployment):
         return self.layout.router
 
     @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return self.layout.pairs
+
+    @property
+    def spans_db(self) -> Path:
+        """SQLite file of the span store (`dashboards.spans`)."""
+        return self._spans_db
+
+    @property
     def traces_url(self) -> str:
         return f"http://{self.layout.spanstore}/v1/traces"
 
@@ -77,6 +106,7 @@ class LocalDeployment(Deployment):
         """Workers and span store load side by side; the router starts when the workers answer."""
         self._ports.release(self.layout.toxiproxy, *(link.listen for link in self.links))
         self._toxiproxy.start()
+        self._log_cap.start()
         self._start_spanstore()
         for worker in self.layout.workers:
             self._start_worker(worker)
@@ -104,11 +134,21 @@ class LocalDeployment(Deployment):
         for names in (serving, ("spanstore",)):
             processes = [self._running.pop(name) for name in names if name in self._running]
             left += self._launcher.stop_together(processes)
-        return left + self._launcher.stop_all()
+        left += self._launcher.stop_all()
+        self._log_cap.stop()
+        return left
 
     def check(self) -> None:
         for process in self._running.values():
             process.require_alive()
+
+    def ended(self) -> list[ManagedProcess]:
+        """Programs that ended though nobody here ended them."""
+        return [one for one in self._launcher.processes if one.returncode() is not None]
+
+    def processes(self) -> list[ManagedProcess]:
+        """Every program of the deployment, in the order of their start."""
+        return list(self._launcher.processes)
 
     def worker_endpoint(self, worker: str) -> Endpoint:
         return self.layout.worker(worker).http
@@ -139,6 +179,10 @@ class LocalDeployment(Deployment):
         self._ports.release(endpoint)
         command = ["spanstore", "--db", str(self._spans_db)]
         command += ["--host", endpoint.host, "--port", str(endpoint.port)]
+        if self._options.forward is not None:
+            command += ["--forward", self._options.forward]
+        if self._options.max_spans is not None:
+            command += ["--max-spans", str(self._options.max_spans)]
         self._run("spanstore", severance_argv(command), [endpoint])
 
     def _start_worker(self, worker: Worker) -> None:
@@ -148,7 +192,7 @@ class LocalDeployment(Deployment):
             self.spec.worker,
             self.layout.dials(worker.name),
             self.layout.spanstore,
-            self._regression if worker.role != "unified" else None,
+            self._options.regression if worker.role != "unified" else None,
         )
         self._run(worker.name, argv, worker.endpoints, nice=self.spec.worker.nice)
 
@@ -189,6 +233,8 @@ class LocalDeployment(Deployment):
                 self._running[name].require_alive()
                 if is_ok(endpoint, path, timeout_s=2.0):
                     del waiting[name]
+                    if self._tell is not None:
+                        self._tell(f"{name} is ready")
             if waiting and time.monotonic() > deadline:
                 name = next(iter(waiting))
                 raise ProcessFailed(

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from chaos.capacity_probe import ask, num_probe_tokens, probe_capacity
+from chaos.capacity_probe import num_probe_tokens, probe_capacity
 from chaos.control import choose_control, write_requests
 from chaos.errors import ChaosError, ProcessFailed
 from chaos.guards import GuardWatch, Sending, build_guards
 from chaos.history_tail import HistoryTail
 from chaos.ledgers import LedgerSampler, sample_all, wait_idle
 from chaos.method import run_method
+from chaos.pairs import Pair, ask_pair, ask_router, make_ask
 from chaos.process import ManagedProcess
 from chaos.records import EventKind, FaultRecord, WorkerLedger, read_jsonl
 from chaos.run_context import RunContext
@@ -39,14 +40,20 @@ def start(run: RunContext) -> None:
 
 
 def wait_serving(run: RunContext) -> bool:
-    """A small request completes through the router: it knows both workers, and they know each other."""
+    """A small request completes through the router, which knows its workers, and on every pair, which
+    know each other."""
     within_s = run.scenario.deployment.ready_within_s
     last: list[str] = []
 
     def completes() -> bool:
-        ok, detail = ask(run.deployment.router, num_tokens=8, within_s=5.0, seed=0)
-        last[:] = [detail]
-        return ok
+        got = ask_router(run.deployment.router, make_ask(8, seed=0), within_s=5.0)
+        last[:] = [got.detail]
+        for pair in run.deployment.pairs if got.ok else ():
+            got = ask_pair(pair, make_ask(8, seed=0), within_s=5.0)
+            last[:] = [f"{pair}: {got.detail}"]
+            if not got.ok:
+                break
+        return got.ok
 
     ok = run.brake.wait_for(completes, within_s, poll_s=0.2)
     run.journal.event(EventKind.NOTE, "serving", ok=ok, limit=within_s, detail="".join(last))
@@ -141,27 +148,27 @@ def take_final(run: RunContext) -> None:
 
 
 def probe(run: RunContext, baseline: Baseline) -> None:
-    """One request that needs the whole pool, through the router."""
+    """On each pair one request that needs the whole pool."""
     run.phase("probe")
-    num_tokens = num_probe_tokens(baseline, run.scenario.deployment.worker.page_size)
+    wait_serving(run)
+    for pair in run.deployment.pairs:
+        _probe_pair(run, pair, baseline)
+        wait_idle(run.deployment, run.brake, within_s=5.0)
+
+
+def _probe_pair(run: RunContext, pair: Pair, baseline: Baseline) -> None:
+    page_size = run.scenario.deployment.worker.page_size
+    num_tokens = num_probe_tokens(baseline, (pair.prefill, pair.decode), page_size)
     if num_tokens is None:
         run.journal.event(
-            EventKind.PROBE, "capacity:pair", detail="no baseline to take the pool's size from"
+            EventKind.PROBE, f"capacity:{pair}", detail="no baseline to take the pool's size from"
         )
         return
-    wait_serving(run)
-    with run.progress.during(f"capacity probe: {num_tokens} tokens, the whole pool"):
-        ok = probe_capacity(
-            run.deployment.router,
-            "-".join(run.deployment.workers),
-            num_tokens,
-            run.scenario.expect.probe_within_s,
-            run.journal,
-            run.scenario.seed,
-        )
+    within_s = run.scenario.expect.probe_within_s
+    with run.progress.during(f"capacity probe of {pair}: {num_tokens} tokens, the whole pool"):
+        ok = probe_capacity(pair, num_tokens, within_s, run.journal, run.scenario.seed)
     if not ok:
-        run.progress.say("the capacity probe did not complete", style="red")
-    wait_idle(run.deployment, run.brake, within_s=5.0)
+        run.progress.say(f"the capacity probe of {pair} did not complete", style="red")
 
 
 def control_run(run: RunContext) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import socket
 
-from chaos.errors import ChaosError
+from chaos.errors import ChaosError, UsageError
 from chaos.links import Endpoint
 
 _FIRST, _LAST = 18000, 32000
@@ -38,6 +38,19 @@ class PortPool:
             self._held[port] = holder
             return Endpoint(self.host, port)
         raise ChaosError(f"no free port on {self.host} between {_FIRST} and {_LAST}")
+
+    def take_this(self, flag: str, port: int) -> Endpoint:
+        """Reserve a port that the user wants. Raises `UsageError` naming ``flag`` if somebody has it."""
+        holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            holder.bind((self.host, port))
+        except OSError as error:
+            holder.close()
+            raise UsageError(
+                f"{flag} {port}: cannot listen on {self.host}:{port} ({error.strerror}); choose another"
+            ) from error
+        self._held[port] = holder
+        return Endpoint(self.host, port)
 
     def release(self, *endpoints: Endpoint) -> None:
         """Let go, right before the owner starts."""

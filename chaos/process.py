@@ -108,6 +108,7 @@ class Launcher:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self.logs = journal.directory / "logs"
         self.processes: list[ManagedProcess] = []
 
     def start(
@@ -120,7 +121,7 @@ class Launcher:
         environment: Mapping[str, str] | None = None,
     ) -> ManagedProcess:
         """Start ``argv``; on return it is in `processes.jsonl`. Its log is ``logs/NAME.log`` (appended)."""
-        log = self._journal.directory / "logs" / f"{name}.log"
+        log = self.logs / f"{name}.log"
         log.parent.mkdir(exist_ok=True)
         variables = {**os.environ, **(environment or {}), proc.RUN_VARIABLE: self._journal.run_id}
         helper = [sys.executable, "-I", "-S", str(_HELPER), str(os.getpid()), str(nice), *argv]

@@ -15,7 +15,7 @@ from chaos.freshness import Freshness
 from chaos.interrupt import Brake
 from chaos.journal import Journal
 from chaos.load import LoadDriver
-from chaos.local import LocalDeployment
+from chaos.local import LocalDeployment, LocalOptions
 from chaos.proc import Identity
 from chaos.process import Launcher
 from chaos.progress import Progress
@@ -33,7 +33,7 @@ class RunContext:
         self,
         scenario: Scenario,
         directory: Path,
-        regression: str | None,
+        options: LocalOptions,
         toxiproxy: Path,
         progress: Progress,
     ) -> None:
@@ -42,7 +42,7 @@ class RunContext:
         self.progress = progress
         self.brake = Brake()
         self.run_id = new_run_id(scenario)
-        self.info: RunInfo = describe_run(self.run_id, scenario, regression, toxiproxy)
+        self.info: RunInfo = describe_run(self.run_id, scenario, options.regression, toxiproxy)
         self.journal = Journal(directory, self.run_id)
         self.launcher = Launcher(self.journal)
         self.deployment = LocalDeployment(
@@ -51,7 +51,8 @@ class RunContext:
             toxiproxy,
             directory / "spans.sqlite",
             self.brake,
-            regression,
+            options,
+            progress.say,
         )
         self.load = LoadDriver(
             self.launcher, self.brake, directory, self.run_id, scenario.seed, scenario.load

@@ -17,6 +17,7 @@ from chaos.doctor import examine, missing, print_findings
 from chaos.errors import ChaosError, Halted, Interrupted, ToolMissing
 from chaos.interrupt import signals_pull
 from chaos.judging import judge
+from chaos.local import LocalOptions
 from chaos.progress import Progress
 from chaos.records import EventKind
 from chaos.residue import find_residue
@@ -35,7 +36,8 @@ def run_scenario(
     progress = progress or Progress()
     check_machine(progress)
     prepare_out(directory)
-    run = RunContext(scenario, directory, regression, require_toxiproxy(), progress)
+    options = LocalOptions(regression=regression)
+    run = RunContext(scenario, directory, options, require_toxiproxy(), progress)
     run.open()
     with signals_pull(run.brake, progress.say):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -11,12 +12,30 @@ from chaos.errors import ScenarioError
 from chaos.field_errors import explain
 from chaos.links import matches, pair_names
 from chaos.spec import DeploymentSpec, ProcessFaultSpec, Scenario, Step
+from chaos.variables import Scalar, declared, substitute
 
 __all__ = ["Scenario", "dump_scenario", "load_scenario", "worker_names"]
 
 
-def load_scenario(path: Path, seed: int | None = None) -> Scenario:
-    """Read and check one file; ``seed`` replaces the file's. Raises `ScenarioError`."""
+def load_scenario(
+    path: Path, seed: int | None = None, settings: Mapping[str, Scalar] | None = None
+) -> Scenario:
+    """Read and check one file; ``seed`` and ``settings`` replace the file's seed and variables.
+
+    Raises `ScenarioError` (the file is wrong) or `UsageError` (a setting for no variable).
+    """
+    document = _resolve(_read(path), settings or {})
+    if seed is not None:
+        document["seed"] = seed
+    try:
+        scenario = msgspec.convert(document, Scenario)
+    except msgspec.ValidationError as error:
+        raise explain(str(error), document) from error
+    _check(scenario)
+    return scenario
+
+
+def _read(path: Path) -> dict[str, object]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -27,14 +46,17 @@ def load_scenario(path: Path, seed: int | None = None) -> Scenario:
         raise ScenarioError(
             "", f"{path} holds no scenario; it must be a mapping that begins with name:"
         )
-    if seed is not None:
-        document["seed"] = seed
-    try:
-        scenario = msgspec.convert(document, Scenario)
-    except msgspec.ValidationError as error:
-        raise explain(str(error), document) from error
-    _check(scenario)
-    return scenario
+    return document
+
+
+def _resolve(document: dict[str, object], settings: Mapping[str, Scalar]) -> dict[str, object]:
+    """The document with its variables put in; they stay in it, for the record."""
+    variables = declared(document, settings)
+    resolved = {
+        key: value if key == "variables" else substitute(value, variables, str(key))
+        for key, value in document.items()
+    }
+    return resolved | {"variables": variables} if variables else resolved
 
 
 def dump_scenario(scenario: Scenario, path: Path) -> None:

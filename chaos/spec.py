@@ -206,11 +206,15 @@ class Expect(Part, frozen=True, kw_only=True):
 
 
 class Scenario(Part, frozen=True, kw_only=True):
-    """One scenario file. An empty ``method`` is a run without faults."""
+    """One scenario file. An empty ``method`` is a run without faults.
+
+    ``variables``: values that the file uses as ``${name}`` (`chaos.variables`).
+    """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
     schema: Literal["severance.scenario/1"] = "severance.scenario/1"
     description: str = ""
+    variables: dict[str, str | int | float | bool] = {}
     seed: Natural = 0
     deployment: DeploymentSpec = DeploymentSpec()
     load: LoadSpec = LoadSpec()

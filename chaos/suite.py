@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from chaos.progress import Progress
 from chaos.run_context import prepare_out
 from chaos.runner import run_scenario
 from chaos.scenario import Scenario, load_scenario
+from chaos.variables import Scalar
 
 SUITE_SCHEMA = "severance.suite/1"
 # If several hold: residue, then a failure, a halt, an invalid run (DESIGN 4).
@@ -36,17 +38,20 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[SuiteRow, ...]
 
 
-def load_suite(folder: Path, seed: int | None) -> list[tuple[Path, Scenario]]:
+def load_suite(
+    folder: Path, seed: int | None, settings: Mapping[str, Scalar]
+) -> list[tuple[Path, Scenario]]:
     """Every scenario directly in ``folder``, by name. Raises `UsageError` for the first bad one."""
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
         raise UsageError(f"{folder} holds no scenario (*.yaml)")
-    return [(path, load_scenario(path, seed=seed)) for path in paths]
+    return [(path, load_scenario(path, seed, settings)) for path in paths]
 
 
-def run_suite(folder: Path, directory: Path, seed: int | None, regression: str | None) -> int:
+def run_suite(
+    scenarios: Sequence[tuple[Path, Scenario]], directory: Path, regression: str | None
+) -> int:
     """Run them all; a scenario that fails does not stop the rest, an interrupt does."""
-    scenarios = load_suite(folder, seed)
     prepare_out(directory)
     progress = Progress()
     rows: list[SuiteRow] = []

@@ -50,6 +50,12 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no count: give a whole number, 1 or larger")
+    return int(text)
+
+
 def _add_spanstore(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "spanstore",
@@ -76,6 +82,12 @@ def _add_spanstore(subparsers: Commands) -> None:
         " (e.g. Jaeger: http://127.0.0.1:4318/v1/traces)",
     )
     parser.add_argument(
+        "--max-spans",
+        type=_count,
+        metavar="N",
+        help="forget the oldest spans beyond N, so that the file stops growing (default: keep all)",
+    )
+    parser.add_argument(
         "--parent-pid",
         type=int,
         metavar="PID",
@@ -93,6 +105,7 @@ def _spanstore(args: argparse.Namespace) -> int:
             host=args.host,
             port=args.port,
             forward=args.forward,
+            max_spans=args.max_spans,
             parent_pid=args.parent_pid,
         )
     )

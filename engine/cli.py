@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from engine.errors import UsageError
-from engine.server.args import ServeArgs, make_serve_args
+from engine.server.args import FAILURE_PROB, FAILURE_SEED, ServeArgs, make_serve_args
+from engine.server.keys import ApiKeys
 from engine.simulator.cli import add_simulate
 
 EXIT_USAGE = 2
@@ -15,6 +17,11 @@ Start one worker: an HTTP process and its scheduler process. Flags follow SGLang
 
 A unified worker serves alone. Prefill and decode workers serve in pairs behind a router in PD mode:
 decode dials prefill's bootstrap and control ports, prefill dials decode's kv port."""
+_EPILOG = f"""\
+for tests, from the environment:
+  {FAILURE_PROB}=P       each poll of a room fails with probability P, as in SGLang;
+                                          /ledger and /metrics count the polls that did
+  {FAILURE_SEED}=N    seed of these failures (0)"""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,6 +31,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "serve",
         help="start a worker (unified, prefill or decode)",
         description=_DESCRIPTION,
+        epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_serve_flags(parser)
@@ -45,6 +53,7 @@ def serve_args(namespace: argparse.Namespace) -> ServeArgs:
     return make_serve_args(
         host=namespace.host,
         port=namespace.port,
+        keys=ApiKeys(api_key=namespace.api_key, admin_api_key=namespace.admin_api_key),
         mode=namespace.disaggregation_mode,
         model_path=namespace.model_path,
         random_seed=namespace.random_seed,
@@ -68,7 +77,9 @@ def serve_args(namespace: argparse.Namespace) -> ServeArgs:
         request_waiting_timeout_s=namespace.request_waiting_timeout,
         request_running_timeout_s=namespace.request_running_timeout,
         abort_granularity=namespace.abort_granularity,
+        optimistic_prefill_attempts=namespace.optimistic_prefill_attempts,
         log_level=namespace.log_level,
+        environment=os.environ,
     )
 
 
@@ -94,6 +105,21 @@ def _add_http(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     group.add_argument(
         "--port", type=_port, default=30_000, help="HTTP port, 0: any free one (%(default)s)"
+    )
+    group.add_argument(
+        "--api-key",
+        default=os.environ.get("SEVERANCE_API_KEY") or None,
+        metavar="KEY",
+        help="ask for this key (Authorization: Bearer KEY) on all but /health and /metrics; better set "
+        "$SEVERANCE_API_KEY, which `ps` does not show (off)",
+    )
+    group.add_argument(
+        "--admin-api-key",
+        default=os.environ.get("SEVERANCE_ADMIN_API_KEY") or None,
+        metavar="KEY",
+        help="ask for this key where a call touches or shows the requests of others: /flush_cache, "
+        "/pause_generation, /continue_generation, /ledger, /abort_request by prefix or for all; it opens "
+        "the rest too; or $SEVERANCE_ADMIN_API_KEY (the API key, if that is set)",
     )
     group.add_argument("--worker-name", help="name in spans and metrics (u0, p0 or d0 by role)")
 
@@ -211,6 +237,14 @@ def _add_disaggregation(group: argparse._ArgumentGroup) -> None:
         default=10.0,
         metavar="SECONDS",
         help="give up on a KV transfer without progress (%(default)s)",
+    )
+    group.add_argument(
+        "--optimistic-prefill-attempts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="prefill: a request may begin to compute before its decode half is ready, so often; it "
+        "starts again if its memory is needed for others meanwhile; 0: never (%(default)s)",
     )
     group.add_argument(
         "--peer-dead-after",

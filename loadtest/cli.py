@@ -56,8 +56,8 @@ def config_of(args: argparse.Namespace) -> LoadConfig:
     """Check every option. Raises `UsageError`, which names the flag."""
     mode: Mode = args.mode
     _check_numbers(args)
-    url = parse_endpoint("--url", args.url)
-    abort_urls = tuple(parse_endpoint("--abort-url", text) for text in args.abort_url)
+    url = parse_endpoint("--url", args.url, args.api_key)
+    abort_urls = tuple(parse_endpoint("--abort-url", text, args.api_key) for text in args.abort_url)
     return LoadConfig(
         mode=mode,
         url=url,

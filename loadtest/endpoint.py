@@ -10,11 +10,12 @@ from loadtest.errors import UsageError
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """``prefix``: path in front of every route, without a slash at its end."""
+    """``prefix``: path in front of every route, without a slash at its end. ``api_key``: sent as Bearer."""
 
     host: str
     port: int
     prefix: str = ""
+    api_key: str | None = None
 
     def post(self, route: str, body: bytes, headers: dict[str, str] | None = None) -> bytes:
         """A whole HTTP/1.1 request, for a connection that serves nothing else."""
@@ -25,12 +26,13 @@ class Endpoint(msgspec.Struct, frozen=True):
             "Connection: close",
             "Content-Type: application/json",
             f"Content-Length: {len(body)}",
+            *([f"Authorization: Bearer {self.api_key}"] if self.api_key else []),
             *(f"{name}: {value}" for name, value in (headers or {}).items()),
         ]
         return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def parse_endpoint(flag: str, url: str) -> Endpoint:
+def parse_endpoint(flag: str, url: str, api_key: str | None = None) -> Endpoint:
     """Raises `UsageError` for anything but http://HOST[:PORT][/PREFIX]."""
     try:
         parts = urlsplit(url)
@@ -41,4 +43,4 @@ def parse_endpoint(flag: str, url: str) -> Endpoint:
         raise UsageError(
             flag, f"{url!r} is not usable; write http://HOST:PORT (TLS is not supported)"
         )
-    return Endpoint(parts.hostname, port or 80, parts.path.rstrip("/"))
+    return Endpoint(parts.hostname, port or 80, parts.path.rstrip("/"), api_key)

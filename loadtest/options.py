@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from loadtest.arrivals import ArrivalPattern
@@ -27,6 +28,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _add_target(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--url", "--host", required=True, metavar="URL", help="router or worker, http://HOST:PORT"
+    )
+    group.add_argument(
+        "--api-key",
+        default=os.environ.get("SEVERANCE_API_KEY") or None,
+        metavar="KEY",
+        help="key of the server, sent as Authorization: Bearer KEY; better set $SEVERANCE_API_KEY, which "
+        "`ps` does not show (none)",
     )
     group.add_argument(
         "--abort-url",

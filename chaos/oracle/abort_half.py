@@ -13,6 +13,7 @@ from chaos.oracle.abort_codes import (
 from chaos.oracle.evidence import RunEvidence
 from chaos.oracle.fault_window import killed_between, killed_incarnations
 from chaos.oracle.findings import Findings
+from chaos.oracle.paths import may_meet
 from chaos.oracle.requests import Request
 from chaos.oracle.span_index import DECODE, Half
 from dashboards.spans import Span
@@ -111,7 +112,7 @@ def _not_permitted(evidence: RunEvidence, request: Request, half: Half, abort: S
     at_ns = codes.received_ns or evidence.spans.mono(abort.start_ns)
     after_s = evidence.plan.expect.recovery_first_success_s
     for fault in evidence.faults:
-        on = fault.covers(at_ns, after_s) and fault.touches(half.worker)
+        on = fault.covers(at_ns, after_s) and may_meet(evidence, fault, half.rid)
         if on and codes.reason in fault.permits:
             return _dropped_for_nothing(evidence, request, codes.reason)
     asked = f"the client asked for {kind}" if kind else "no client asked"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from chaos.oracle.evidence import RunEvidence, Source
-from chaos.oracle.fault_window import FaultWindow
 from chaos.oracle.findings import Findings, check
+from chaos.oracle.paths import may_meet
 from chaos.oracle.plan import Plan
 from chaos.oracle.requests import Request
 from chaos.oracle.span_index import Half
@@ -56,14 +56,14 @@ def _one_answer(evidence: RunEvidence, end: End, findings: Findings) -> None:
     elif end.num_answers == 0 and end.outcome in (Outcome.COMPLETED, Outcome.ABORTED_SERVER):
         findings.fail(f"{end.outcome} without a terminal answer", rid=end.rid)
     elif end.num_answers == 0 and end.outcome is Outcome.ABORTED_RID:
-        _unanswered_abort(evidence.faults, evidence.plan, end, findings)
+        _unanswered_abort(evidence, end, findings)
 
 
-def _unanswered_abort(
-    faults: tuple[FaultWindow, ...], plan: Plan, end: End, findings: Findings
-) -> None:
-    """An abort by rid is answered on the stream, unless a fault took the stream away."""
-    if any(fault.covers(end.end_ns, plan.expect.recovery_first_success_s) for fault in faults):
+def _unanswered_abort(evidence: RunEvidence, end: End, findings: Findings) -> None:
+    """An abort by rid is answered on the stream, unless a fault on its way took the stream away."""
+    after_s = evidence.plan.expect.recovery_first_success_s
+    met = [fault for fault in evidence.faults if fault.covers(end.end_ns, after_s)]
+    if any(may_meet(evidence, fault, end.rid) for fault in met):
         findings.exempt()
     else:
         findings.fail("aborted by rid, and its stream got no final answer", rid=end.rid)

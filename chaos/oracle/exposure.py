@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chaos.oracle.evidence import RunEvidence
 from chaos.oracle.fault_window import FaultWindow, pair_of
+from chaos.oracle.paths import did_meet
 from chaos.oracle.requests import Request
 from chaos.oracle.span_index import Half
 
@@ -26,6 +27,8 @@ def exposed_rids(evidence: RunEvidence, fault: FaultWindow) -> set[str]:
 
 
 def _met_cut(evidence: RunEvidence, fault: FaultWindow, request: Request, begin_ns: int) -> bool:
+    if not did_meet(evidence, fault, request):
+        return False
     halves = evidence.spans.halves.get(request.rid, ())
     return any(
         _in_need(evidence, half, link, begin_ns, fault.end_ns)
@@ -49,11 +52,4 @@ def _met_kill(evidence: RunEvidence, fault: FaultWindow, request: Request, begin
     end = request.end
     if request.sent.sent_ns > fault.end_ns or (end is not None and end.end_ns < begin_ns):
         return False
-    plan = evidence.plan
-    for peers in (plan.prefill_workers, plan.decode_workers):
-        hit = set(peers) & set(fault.workers)
-        if hit and len(peers) == 1:
-            return True
-        if hit and any(half.worker in hit for half in evidence.spans.halves.get(request.rid, ())):
-            return True
-    return False
+    return did_meet(evidence, fault, request)

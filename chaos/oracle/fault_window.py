@@ -69,10 +69,6 @@ class FaultWindow(Struct, frozen=True, kw_only=True):
             return False
         return self.begin_ns <= end_ns and begin_ns <= self.end_ns + after_s * 1e9
 
-    def touches(self, worker: str) -> bool:
-        """Whether the worker can feel it: an end of a cut link, the one killed, or any peer of it."""
-        return self.is_kill or any(worker in pair_of(link) for link in self.links)
-
     def cuts_control(self, for_s: float) -> bool:
         """Whether peers must find each other dead: no ``control`` for so long, or a killed worker."""
         if self.begin_ns is None:

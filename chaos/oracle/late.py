@@ -5,6 +5,7 @@ from __future__ import annotations
 from chaos.oracle.evidence import RunEvidence, Source
 from chaos.oracle.fault_window import FaultWindow
 from chaos.oracle.findings import Findings, check
+from chaos.oracle.paths import did_meet, may_meet
 from chaos.oracle.requests import Request
 from chaos.oracle.span_index import DECODE, PREFILL
 from loadtest.history import End, Outcome
@@ -62,7 +63,12 @@ def check_late(evidence: RunEvidence, findings: Findings) -> None:
 def _after_fault(evidence: RunEvidence, request: Request, end: End, findings: Findings) -> None:
     """The first fault that a request met is the one that had to end it."""
     plan = evidence.plan
-    met = [fault for fault in evidence.faults if fault.overlaps(request.sent.sent_ns, end.end_ns)]
+    met = [
+        fault
+        for fault in evidence.faults
+        if fault.overlaps(request.sent.sent_ns, end.end_ns)
+        and may_meet(evidence, fault, request.rid)
+    ]
     if not met:
         return
     first = min(met, key=lambda fault: fault.begin_ns or 0)
@@ -87,7 +93,9 @@ def _halves_after_death(evidence: RunEvidence, fault: FaultWindow, findings: Fin
     dead_ns = begin_ns + int(evidence.plan.deployment.worker.peer_dead_after_s * 1e9)
     bound_ns = begin_ns + int(evidence.plan.dead_peer_abort_s * 1e9)
     mono = evidence.spans.mono
-    for halves in evidence.spans.halves.values():
+    for rid, halves in evidence.spans.halves.items():
+        if not may_meet(evidence, fault, rid):
+            continue
         for half in halves:
             for span in half.stages:
                 waits = span.name in _WAITS_FOR_PEER[half.role]
@@ -107,6 +115,8 @@ def _must_notice(evidence: RunEvidence, request: Request, fault: FaultWindow) ->
     if begin_ns is None:
         return False
     if not fault.cuts_control(evidence.plan.deployment.worker.peer_dead_after_s + 1.0):
+        return False
+    if not did_meet(evidence, fault, request):
         return False
     if request.sent.sent_ns <= begin_ns - _SURELY_JOINED_NS:
         return True

@@ -16,6 +16,7 @@ from msgspec import Struct
 from chaos.oracle.evidence import RunEvidence, Source
 from chaos.oracle.fault_window import FaultWindow
 from chaos.oracle.findings import Findings, check
+from chaos.oracle.paths import did_meet
 from chaos.oracle.requests import Request
 
 MIN_DUE = 3
@@ -46,7 +47,7 @@ class Recovery(Struct, frozen=True, kw_only=True):
 
 @check(
     "recovery",
-    "after each heal a first success, then goodput as before the faults",
+    "after each heal a first success on what was hurt, then goodput as before the faults",
     Source.SCENARIO,
     Source.HISTORY,
     Source.FAULTS,
@@ -55,7 +56,8 @@ def check_recovery(evidence: RunEvidence, findings: Findings) -> None:
     """Needs requests due after each heal and before the first fault; too few are unknown."""
     expect = evidence.plan.expect
     findings.expected = (
-        f"first success within {expect.recovery_first_success_s:g} s of each heal, then over "
+        f"first success within {expect.recovery_first_success_s:g} s of each heal (through a pair "
+        f"that was hurt), then over "
         f"{expect.recovery_window_s:g} s at least {expect.recovery_goodput_share:.0%} of the "
         f"goodput share before the faults"
     )
@@ -90,7 +92,7 @@ def recovery_of(evidence: RunEvidence, fault: FaultWindow) -> Recovery | None:
     begins = [one.begin_ns for one in evidence.faults if one.begin_ns is not None]
     stops = [*begins, *([evidence.cut_ns] if evidence.cut_ns is not None else [])]
     until_ns = min((at for at in stops if at > fault.healed_ns), default=None)
-    success_ns = _first_success(evidence.requests, fault.healed_ns, until_ns)
+    success_ns = _first_success(evidence, fault, fault.healed_ns, until_ns)
     from_ns = success_ns if success_ns is not None else fault.healed_ns
     window_ns = int(evidence.plan.expect.recovery_window_s * 1e9)
     return Recovery(
@@ -129,7 +131,9 @@ def _succeeded(evidence: RunEvidence, recovery: Recovery, findings: Findings) ->
     limit_ns = recovery.healed_ns + int(limit_s * 1e9)
     cut_short = recovery.until_ns is not None and recovery.until_ns < limit_ns
     tried = any(
-        one.abort_kind is None and one.overlaps(recovery.healed_ns, limit_ns)
+        one.abort_kind is None
+        and one.overlaps(recovery.healed_ns, limit_ns)
+        and did_meet(evidence, recovery.fault, one)
         for one in evidence.requests
     )
     if cut_short or not tried or evidence.load_end_ns < recovery.healed_ns:
@@ -141,12 +145,18 @@ def _succeeded(evidence: RunEvidence, recovery: Recovery, findings: Findings) ->
     return False
 
 
-def _first_success(requests: Sequence[Request], healed_ns: int, until_ns: int | None) -> int | None:
-    """First completed request whose first token came after the heal: the whole path works again."""
+def _first_success(
+    evidence: RunEvidence, fault: FaultWindow, healed_ns: int, until_ns: int | None
+) -> int | None:
+    """First completed request whose first token came after the heal: the whole path works again.
+
+    With several pairs only one of a pair that was hurt counts: the others never stopped.
+    """
     ends = [
         one.end.end_ns
-        for one in requests
+        for one in evidence.requests
         if one.completed and one.end and one.end.first_ns and one.end.first_ns > healed_ns
+        if did_meet(evidence, fault, one)
     ]
     first_ns = min(ends, default=None)
     if first_ns is None or (until_ns is not None and first_ns > until_ns):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from chaos.oracle.evidence import RunEvidence, Source
 from chaos.oracle.fault_window import FaultWindow
 from chaos.oracle.findings import Findings, check
+from chaos.oracle.paths import may_meet
 from chaos.oracle.requests import Request
 from chaos.oracle.summary import percentile
 from loadtest.history import End, Outcome
@@ -30,7 +31,11 @@ def check_server_errors(evidence: RunEvidence, findings: Findings) -> None:
         end = request.end
         if end is None or not request.errored:
             continue
-        if any(_explains(fault, end, after_s) for fault in evidence.faults):
+        explained = any(
+            _explains(fault, end, after_s) and may_meet(evidence, fault, request.rid)
+            for fault in evidence.faults
+        )
+        if explained:
             findings.exempt()
         elif evidence.cut_off(request):
             findings.doubt("was open when the run was cut short", rid=request.rid)

@@ -22,12 +22,13 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, PARENT_DIED)
 
 
 class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``forward`` as typed; ``parent_pid`` None: whoever is the parent at the start."""
+    """``forward`` as typed. ``max_spans`` None: no limit. ``parent_pid`` None: the parent at the start."""
 
     db: Path
     host: str
     port: int
     forward: str | None = None
+    max_spans: int | None = None
     parent_pid: int | None = None
 
 
@@ -41,7 +42,7 @@ def run_store(options: StoreOptions) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     tally = Tally()
     forward_to = parse_forward_url(options.forward) if options.forward else None
-    writer = SpanWriter(options.db, tally)
+    writer = SpanWriter(options.db, tally, options.max_spans)
     forwarder = Forwarder(forward_to, tally) if forward_to else None
     intake = Intake(writer, tally, forwarder)
     with StoreServer(options.host, options.port, intake) as server:

@@ -13,6 +13,7 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     ``spans``: kept, on disk. ``duplicates``: sent again and ignored. ``dropped``: received but not kept,
     = ``invalid`` (bad id or time) + ``unwritten`` (the database refused; the sender was told to retry).
     ``malformed``: bodies that were no OTLP. ``forwarded`` / ``forward_dropped``: spans, ``--forward`` only.
+    ``forgotten``: kept once, and gone since (``--max-spans``).
     """
 
     spans: int = 0
@@ -23,6 +24,7 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     malformed: int = 0
     forwarded: int = 0
     forward_dropped: int = 0
+    forgotten: int = 0
 
 
 class Tally:
@@ -40,6 +42,7 @@ class Tally:
         malformed: int = 0,
         forwarded: int = 0,
         forward_dropped: int = 0,
+        forgotten: int = 0,
     ) -> None:
         with self._lock:
             old = self._stats
@@ -52,6 +55,7 @@ class Tally:
                 malformed=old.malformed + malformed,
                 forwarded=old.forwarded + forwarded,
                 forward_dropped=old.forward_dropped + forward_dropped,
+                forgotten=old.forgotten + forgotten,
             )
 
     def read(self) -> StoreStats:

@@ -26,6 +26,9 @@ INSERT OR IGNORE INTO spans (trace_id, span_id, parent_span_id, name, kind, serv
   start_ns, end_ns, status, status_message, rid, room, reason, attributes, resource, links)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+_DELETE_OLDEST = """
+DELETE FROM spans WHERE rowid IN (SELECT rowid FROM spans ORDER BY rowid LIMIT ?)
+"""
 Row = tuple[str | int | None, ...]
 _ENCODER = msgspec.json.Encoder()
 
@@ -42,10 +45,15 @@ class WriteJob:
 class SpanWriter:
     """Owns the connection. ``submit`` may be called from any thread."""
 
-    def __init__(self, path: Path, tally: Tally) -> None:
-        """Opens or creates the database. Raises `DatabaseUnwritable`."""
+    def __init__(self, path: Path, tally: Tally, max_spans: int | None = None) -> None:
+        """Opens or creates the database. Raises `DatabaseUnwritable`.
+
+        ``max_spans``: beyond so many the oldest go, a tenth of them at a time; None keeps all.
+        """
         self._connection = _open(path)
         self._tally = tally
+        self._max_spans = max_spans
+        self._num_rows: int = self._connection.execute("SELECT COUNT(*) FROM spans").fetchone()[0]
         self._jobs: queue.Queue[WriteJob | None] = queue.Queue(maxsize=MAX_WAITING)
         self._failing: str | None = None
         self._thread = threading.Thread(target=self._run, name="span-writer", daemon=True)
@@ -109,9 +117,25 @@ class SpanWriter:
         else:
             self._failing = None
             self._tally.add(spans=inserted, duplicates=len(rows) - inserted)
+            self._num_rows += inserted
+            self._forget_oldest()
         for job in jobs:
             job.error = self._failing
             job.done.set()
+
+    def _forget_oldest(self) -> None:
+        """The space is used again, so the file grows no further."""
+        if self._max_spans is None or self._num_rows <= self._max_spans:
+            return
+        excess = self._num_rows - self._max_spans + self._max_spans // 10
+        try:
+            with self._connection:
+                self._connection.execute(_DELETE_OLDEST, (excess,))
+        except sqlite3.Error as error:
+            self._failing = str(error)
+            return
+        self._num_rows -= excess
+        self._tally.add(forgotten=excess)
 
     def _insert(self, rows: list[Row]) -> int:
         before = self._connection.total_changes

@@ -39,7 +39,8 @@ class Told(StrEnum):
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """``holds``: in the ledger, and free after the safe point. ``may_hold``: also there at times;
-    staging space is free when the link has settled its frame."""
+    staging space is free when the link has settled its frame. ``optimistic``: prefill computes, or has
+    computed, before its decode half is ready (`--optimistic-prefill-attempts`)."""
 
     role: DisaggregationMode
     stage: Stage
@@ -47,10 +48,16 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     may_hold: tuple[Resource, ...] = ()
     has_room: bool = False
     told: Told = Told.NOBODY
+    optimistic: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"{self.stage}, optimistic" if self.optimistic else str(self.stage)
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """``reason`` and ``status`` None: as the other half says. ``told``: other than the place has it."""
+    """``reason`` and ``status`` None: as the other half says. ``told``: other than the place has it.
+    ``at_optimistic``: stages of optimistic prefill where it can happen."""
 
     name: str
     what: str
@@ -60,6 +67,11 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None
     at: Places
     told: Told | None = None
+    at_optimistic: tuple[Stage, ...] = ()
+
+    def can_hit(self, place: Place) -> bool:
+        stages = self.at_optimistic if place.optimistic else self.at.get(place.role, ())
+        return place.stage in stages
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,9 +98,16 @@ def _place(
     told: Told = Told.NOBODY,
     may_hold: tuple[Resource, ...] = (),
     has_room: bool = False,
+    optimistic: bool = False,
 ) -> Place:
     return Place(
-        role=role, stage=stage, holds=holds, told=told, may_hold=may_hold, has_room=has_room
+        role=role,
+        stage=stage,
+        holds=holds,
+        told=told,
+        may_hold=may_hold,
+        has_room=has_room,
+        optimistic=optimistic,
     )
 
 
@@ -100,7 +119,10 @@ PLACES = (
     _place(UNIFIED, Stage.RUNNING, _COMPUTES),
     _place(PREFILL, Stage.QUEUE, (), Told.WHEN_MET),
     _place(PREFILL, Stage.BOOTSTRAP, (), Told.WHEN_MET, (), True),
-    _place(PREFILL, Stage.WAITING, (METADATA,), Told.AT_ONCE, (), True),
+    _place(PREFILL, Stage.WAITING, _COMPUTES, Told.AT_ONCE, (), True, True),
+    _place(PREFILL, Stage.MID_CHUNK, _COMPUTES, Told.AT_ONCE, (), True, True),
+    _place(PREFILL, Stage.LAST_CHUNK, _COMPUTES, Told.AT_ONCE, (), True, True),
+    _place(PREFILL, Stage.WAITING, (METADATA,), Told.AT_ONCE, (KV, SLOT, STAGING), True),
     _place(PREFILL, Stage.MID_CHUNK, _SENDS, Told.AT_ONCE, (STAGING,), True),
     _place(PREFILL, Stage.LAST_CHUNK, _SENDS, Told.AT_ONCE, (STAGING,), True),
     _place(PREFILL, Stage.TRANSFER, (METADATA,), Told.AT_ONCE, (KV, SLOT, STAGING), True),
@@ -111,7 +133,8 @@ PLACES = (
     _place(DECODE, Stage.RUNNING, _COMPUTES),
 )
 """TOKENIZE holds nothing outside the HTTP process; DECODE_WAITING takes no time (a committed transfer runs
-in the same step), so no abort finds a request there."""
+in the same step), so no abort finds a request there. In WAITING a request holds pages if it was optimistic
+before its bootstrap."""
 
 _QUEUED: Places = {
     UNIFIED: (Stage.WAITING,),
@@ -123,6 +146,7 @@ _COMPUTING: Places = {
     PREFILL: (Stage.MID_CHUNK, Stage.LAST_CHUNK, Stage.TRANSFER),
     DECODE: (Stage.RUNNING,),
 }
+_OPTIMISTIC = (Stage.WAITING, Stage.MID_CHUNK, Stage.LAST_CHUNK)
 _ANYWHERE: Places = {role: _QUEUED[role] + _COMPUTING[role] for role in DisaggregationMode}
 _REFUSED: Places = dict.fromkeys(DisaggregationMode, (Stage.QUEUE,))
 _JOINED: Places = {
@@ -146,6 +170,7 @@ def _own(name: str, what: str, reason: AbortReason, origin: AbortOrigin, status:
         via=AbortVia.LOCAL,
         status=status,
         at=_ANYWHERE,
+        at_optimistic=_OPTIMISTIC,
     )
 
 
@@ -156,6 +181,7 @@ def _server(
     status: int,
     at: Places,
     told: Told | None = None,
+    at_optimistic: tuple[Stage, ...] = (),
 ) -> Cause:
     return Cause(
         name=name,
@@ -166,6 +192,7 @@ def _server(
         status=status,
         at=at,
         told=told,
+        at_optimistic=at_optimistic,
     )
 
 
@@ -177,7 +204,14 @@ CAUSES = (
     _own("deadline_s", "the request's own deadline", _R.DEADLINE, _CLIENT, 200),
     _own("shutdown", "the worker is stopped", _R.SHUTDOWN, AbortOrigin.OPERATOR, 503),
     _server("waiting_timeout", "`--request-waiting-timeout`", _R.DEADLINE, 504, _QUEUED),
-    _server("running_timeout", "`--request-running-timeout`", _R.DEADLINE, 504, _COMPUTING),
+    _server(
+        "running_timeout",
+        "`--request-running-timeout`",
+        _R.DEADLINE,
+        504,
+        _COMPUTING,
+        at_optimistic=_OPTIMISTIC,
+    ),
     _server("queue_full", "`--max-queued-requests`", _R.QUEUE_FULL, 503, _REFUSED),
     _server("input_too_long", "needs more than the pool", _R.INPUT_TOO_LONG, 400, _REFUSED),
     _server("kv_exhausted", "never: memory is reserved at admission", _R.KV_EXHAUSTED, 503, {}),
@@ -190,6 +224,7 @@ CAUSES = (
             PREFILL: (Stage.BOOTSTRAP,),
             DECODE: (Stage.BOOTSTRAP, Stage.PREALLOC, Stage.DECODE_TRANSFER),
         },
+        at_optimistic=_OPTIMISTIC,
     ),
     _server(
         "transfer_timeout",
@@ -198,7 +233,15 @@ CAUSES = (
         504,
         {PREFILL: (Stage.TRANSFER,), DECODE: (Stage.DECODE_TRANSFER,)},
     ),
-    _server("peer_dead", "the session is lost", _R.PEER_DEAD, 503, _JOINED, Told.WHEN_MET),
+    _server(
+        "peer_dead",
+        "the session is lost",
+        _R.PEER_DEAD,
+        503,
+        _JOINED,
+        Told.WHEN_MET,
+        _OPTIMISTIC,
+    ),
     _server(
         "damaged_pages",
         "a checksum or an order is wrong",
@@ -213,6 +256,7 @@ CAUSES = (
         500,
         {PREFILL: (Stage.BOOTSTRAP,)},
         Told.AT_ONCE,
+        _OPTIMISTIC,
     ),
     _server(
         "room_in_use",
@@ -231,6 +275,7 @@ CAUSES = (
         status=None,
         at=_JOINED,
         told=Told.NOBODY,
+        at_optimistic=_OPTIMISTIC,
     ),
 )
 
@@ -245,7 +290,7 @@ def cells() -> Iterator[Cell]:
     """Everything that can happen."""
     for cause in CAUSES:
         for place in PLACES:
-            if place.stage in cause.at.get(place.role, ()):
+            if cause.can_hit(place):
                 yield Cell(place=place, cause=cause)
 
 
@@ -286,9 +331,9 @@ sent. An empty cell cannot happen. Spans and metrics carry reason, origin, via a
 def _role(role: DisaggregationMode) -> str:
     places = [place for place in PLACES if place.role is role]
     what = [["stage", "released at the safe point", "other half is told"]]
-    what += [[place.stage, _held(place), place.told] for place in places]
-    head = ["cause", "reason", "origin", *(place.stage for place in places)]
-    rows = [_cause_row(cause, places) for cause in CAUSES if cause.at.get(role)]
+    what += [[place.title, _held(place), place.told] for place in places]
+    head = ["cause", "reason", "origin", *(place.title for place in places)]
+    rows = [_cause_row(cause, places) for cause in CAUSES if any(map(cause.can_hit, places))]
     return f"## {role}\n\n{_table(what)}\n{_table([head, *rows])}"
 
 
@@ -304,7 +349,7 @@ def _cause_row(cause: Cause, places: list[Place]) -> list[str]:
 
 
 def _answer(cell: Cell) -> str:
-    if cell.place.stage not in cell.cause.at[cell.place.role]:
+    if not cell.cause.can_hit(cell.place):
         return ""
     status = "as told" if cell.cause.status is None else str(cell.cause.status)
     is_other = cell.told is not cell.place.told

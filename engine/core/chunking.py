@@ -40,17 +40,11 @@ def _next_chunk_len(scheduler: Scheduler, req: Req) -> int:
 
 
 def _admit(scheduler: Scheduler, budget: int, now_ns: int) -> Req | None:
-    """Head of the queue, if its first chunk fits the budget and its pages the pool."""
-    if not scheduler.waiting_queue:
+    """Head of the queue, if its next chunk fits the budget and its pages the pool."""
+    req = scheduler.next_waiting()
+    if req is None or _next_chunk_len(scheduler, req) > budget or not scheduler.can_start(req):
         return None
-    req = scheduler.waiting_queue[0]
-    num_pages = scheduler.num_pages_needed(req)
-    if _next_chunk_len(scheduler, req) > budget or not scheduler.pools.can_admit(num_pages):
-        return None
-    scheduler.waiting_queue.popleft()
-    scheduler.pools.admit(req, num_pages)
-    scheduler.deadlines.started(req, now_ns)
-    req.time_stats.trace_ctx.end("queue", now_ns)
+    scheduler.start(req, now_ns)
     return req
 
 

@@ -239,9 +239,8 @@ class DecodeScheduler(DisaggScheduler):
     # ---- schedule -----------------------------------------------------------------------------
 
     def resolve_failed_rooms(self, now_ns: int) -> None:
-        for room in self.rooms.take_changed():
-            req = self._by_room.get(room.room)
-            if req is not None and room.state is KVPoll.Failed:
+        for req, room, poll in self.poll_changed(now_ns):
+            if poll is KVPoll.Failed:
                 self.handle_room_failure(req, room, now_ns)
 
     def get_next_batch_to_run(self, now_ns: int) -> ScheduleBatch | None:

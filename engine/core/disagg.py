@@ -29,11 +29,10 @@ from engine.core.peer import (
     RoomStatus,
     Tell,
 )
+from engine.core.polling import INJECTED, poll_and_all_reduce_attn_cp_tp_group
 from engine.core.req import Req
 from engine.core.rooms import Room, RoomFailure, TerminalRoom
 from engine.core.scheduler import Scheduler
-
-DEADLINE_PERIOD_NS = 50_000_000
 
 
 class DisaggScheduler(Scheduler):
@@ -44,7 +43,6 @@ class DisaggScheduler(Scheduler):
         self.peers: dict[str, str] = {}
         self.num_stale_frames = 0
         self._by_room: dict[int, Req] = {}
-        self._deadlines_checked_ns = 0
 
     # ---- news from the links -------------------------------------------------------------------
 
@@ -169,6 +167,31 @@ class DisaggScheduler(Scheduler):
         text = f"Bootstrap failed for rid={req.rid} room={req.room}: {failure.message}"
         self.mark(req, failure.reason, failure.origin, text, now_ns, AbortVia.PEER)
 
+    # ---- polls -----------------------------------------------------------------------------------
+
+    def poll_changed(self, now_ns: int) -> list[tuple[Req, Room, KVPoll]]:
+        """Requests whose room has changed, with the state that all ranks agree on: O(changes)."""
+        rooms = [room for room in self.rooms.take_changed() if room.room in self._by_room]
+        for room in rooms:
+            self._maybe_fail_poll(room, now_ns)
+        polls = poll_and_all_reduce_attn_cp_tp_group([[room.state for room in rooms]])
+        return [
+            (self._by_room[room.room], room, poll) for room, poll in zip(rooms, polls, strict=True)
+        ]
+
+    def _maybe_fail_poll(self, room: Room, now_ns: int) -> None:
+        is_over = room.state in (KVPoll.Failed, KVPoll.Success)
+        if is_over or self._by_room[room.room].is_aborted() or not self.poll_failures.fires():
+            return
+        failure = RoomFailure(
+            reason=AbortReason.TRANSFER_FAILED,
+            origin=AbortOrigin.SERVER,
+            via=AbortVia.LOCAL,
+            message=INJECTED,
+            at_ns=now_ns,
+        )
+        self._fail_room(room, failure, now_ns)
+
     # ---- failed rooms ----------------------------------------------------------------------------
 
     def _fail_room(self, room: Room, failure: RoomFailure, now_ns: int) -> None:
@@ -270,16 +293,24 @@ class DisaggScheduler(Scheduler):
 
     def check_deadlines(self, now_ns: int) -> None:
         """Fail rooms without a sign of life; ask about those without one for a second."""
-        if now_ns - self._deadlines_checked_ns < DEADLINE_PERIOD_NS:
-            return
-        self._deadlines_checked_ns = now_ns
         self.rooms.expire(now_ns)
-        for room in self.rooms.open_rooms():
+        for room in self.rooms.take_due(now_ns):
+            self.rooms.watch.arm(room.room, self._look_again_ns(room, now_ns))
             reason = self._overdue(room, self._by_room.get(room.room), now_ns)
             if reason is not None:
                 self._time_out(room, reason, now_ns)
             else:
                 self._ask(room, now_ns)
+
+    def _look_again_ns(self, room: Room, now_ns: int) -> int:
+        """When the next question or deadline may be due, but within one question's time."""
+        ask_ns, config = self.config.room_query_ns, self.config
+        times = (
+            max(room.progress_ns, room.asked_ns) + ask_ns,
+            room.progress_ns + config.bootstrap_timeout_ns + 1,
+            room.progress_ns + config.transfer_timeout_ns + 1,
+        )
+        return min([now_ns + ask_ns, *(at_ns for at_ns in times if at_ns > now_ns)])
 
     @abstractmethod
     def _overdue(self, room: Room, req: Req | None, now_ns: int) -> AbortReason | None:

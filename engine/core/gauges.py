@@ -28,10 +28,13 @@ def gauges(scheduler: Scheduler) -> dict[str, float]:
     if isinstance(scheduler, DisaggScheduler):
         values["peers_up"] = float(len(scheduler.peers))
         values["stale_kv_frames"] = float(scheduler.num_stale_frames)
+        values["poll_failures_injected_total"] = float(scheduler.poll_failures.num_fired)
     queues = scheduler.queues()
     if isinstance(scheduler, PrefillScheduler):
         values["num_prefill_bootstrap_queue_reqs"] = float(queues["bootstrap"])
         values["num_prefill_inflight_queue_reqs"] = float(queues["inflight"])
+        values["optimistic_reqs"] = float(queues["optimistic"])
+        values["num_prefill_retries_total"] = float(scheduler.optimistic.num_retracted)
     if isinstance(scheduler, DecodeScheduler):
         waiting = queues["bootstrap"] + queues["prealloc"]
         values["num_decode_prealloc_queue_reqs"] = float(waiting)

@@ -48,6 +48,7 @@ class LedgerView(msgspec.Struct, frozen=True, kw_only=True):
     queues: dict[str, int]
     conservation: tuple[str, ...]
     double_frees: int
+    poll_failures_injected: int = 0
 
 
 class ResourceLedger:

@@ -8,7 +8,6 @@ and sent again is the copy, whose size the staging pool bounds.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 import msgspec
@@ -25,6 +24,7 @@ from engine.core.config import SchedulerConfig
 from engine.core.disagg import DisaggScheduler
 from engine.core.errors import InvariantError
 from engine.core.io_struct import FinishReason, TokenLogprob
+from engine.core.optimistic import OptimisticPrefill
 from engine.core.peer import (
     Committed,
     Join,
@@ -37,6 +37,7 @@ from engine.core.peer import (
     Tell,
 )
 from engine.core.req import Req
+from engine.core.req_queue import ReqQueue
 from engine.core.rooms import Room, RoomFailure
 from engine.core.schedule_batch import BatchMember, ScheduleBatch
 
@@ -48,21 +49,23 @@ class PrefillScheduler(DisaggScheduler):
 
     def __init__(self, config: SchedulerConfig) -> None:
         super().__init__(config)
-        self.bootstrapped: deque[Req] = deque()
-        self.inflight_queue: list[Req] = []
+        self.bootstrapped = ReqQueue()
+        self.inflight_queue = ReqQueue()
+        self.optimistic = OptimisticPrefill(config, self.pools)
 
     def num_pages_needed(self, req: Req) -> int:
         return self.config.pages_for(req.num_input_tokens)
 
     def num_queued(self) -> int:
-        return len(self.reqs) - len(self.inflight_queue) - self.num_chunked
+        begun = len(self.inflight_queue) + self.num_chunked + self.optimistic.num_idle
+        return len(self.reqs) - begun
 
     def queues(self) -> dict[str, int]:
-        waiting = len(self.waiting_queue) + self.num_chunked
-        bootstrap = len(self.reqs) - waiting - len(self.inflight_queue)
+        """``optimistic``: holds memory, does not compute, and its decode half is not ready."""
         return {
-            "bootstrap": max(0, bootstrap),
+            "bootstrap": max(0, self.num_queued() - len(self.waiting_queue)),
             "waiting": len(self.waiting_queue),
+            "optimistic": self.optimistic.num_idle,
             "chunked": self.num_chunked,
             "inflight": len(self.inflight_queue),
         }
@@ -82,6 +85,8 @@ class PrefillScheduler(DisaggScheduler):
         room = self.open_room(req, now_ns)
         if room is not None and room.state is KVPoll.WaitingForInput:
             self.bootstrapped.append(req)
+        elif room is not None:
+            self.optimistic.add_candidate(req, self.num_pages_needed(req))
 
     def _on_handshake(self, peer: str, message: Join | Metadata | Committed, now_ns: int) -> None:
         if message.attempt.incarnation != self.peers.get(peer):
@@ -129,16 +134,21 @@ class PrefillScheduler(DisaggScheduler):
 
     def resolve_waiting_queue_bootstrap(self, now_ns: int) -> None:
         """Act on every room whose state changed: waiting, in the chunk slot, or in flight."""
-        for room in self.rooms.take_changed():
-            req = self._by_room.get(room.room)
-            if req is None:
-                continue
-            if room.state is KVPoll.Failed:
+        for req, room, poll in self.poll_changed(now_ns):
+            if poll is KVPoll.Failed:
                 self.handle_room_failure(req, room, now_ns)
-            elif room.state is KVPoll.WaitingForInput and req not in self.bootstrapped:
-                self.bootstrapped.append(req)
-            elif room.state is KVPoll.Success:
+            elif poll is KVPoll.WaitingForInput:
+                self._on_bootstrapped(req)
+            elif poll is KVPoll.Success:
                 self._finish_transfer(req, room, now_ns)
+
+    def _on_bootstrapped(self, req: Req) -> None:
+        """Who has computed already comes first: it holds memory."""
+        self.optimistic.candidates.discard(req)
+        if req.pending_bootstrap:
+            self.bootstrapped.push_front(req)
+        else:
+            self.bootstrapped.append(req)
 
     def _known_peer(self, req: Req) -> str | None:
         return None  # its JOIN will be answered
@@ -149,14 +159,27 @@ class PrefillScheduler(DisaggScheduler):
             self.finalize_bootstrap(self.bootstrapped.popleft(), now_ns)
 
     def finalize_bootstrap(self, req: Req, now_ns: int) -> None:
-        """Take a metadata slot and join the waiting queue (SGLang has this name)."""
+        """Take a metadata slot, and join the waiting queue or send what is computed (SGLang's name)."""
         room = self.rooms.get(req.room) if req.room is not None else None
         if room is not None and room.num_pages != self.num_pages_needed(req):
             text = f"decode expects {room.num_pages} pages, the prompt has {self.num_pages_needed(req)}"
             self.mark(req, AbortReason.TRANSFER_FAILED, AbortOrigin.SERVER, text, now_ns)
             return
         (req.metadata_slot,) = self.pools.metadata_slots.allocate(req.owner, 1)
-        self._to_waiting_queue(req, now_ns)
+        if req.pending_bootstrap:
+            self._finalize_optimistic(req, now_ns)
+        else:
+            self._to_waiting_queue(req, now_ns)
+
+    def _finalize_optimistic(self, req: Req, now_ns: int) -> None:
+        """It goes on as if its bootstrap had come first."""
+        if req in self.optimistic.set_aside:
+            self.waiting_queue.push_front(req)
+        self.optimistic.leave(req)
+        req.time_stats.trace_ctx.end("bootstrap", now_ns)
+        if req.output:
+            self._to_inflight_queue(req)
+        self.send_kv_chunk(req, now_ns)
 
     def _to_waiting_queue(self, req: Req, now_ns: int) -> None:
         req.stage = Stage.WAITING
@@ -177,6 +200,7 @@ class PrefillScheduler(DisaggScheduler):
         if self.paused:
             return None
         self.pop_bootstrapped(now_ns)
+        self.yield_to_bootstrapped(now_ns)
         chunks = next_chunks(self, now_ns)
         if not chunks:
             return None
@@ -185,6 +209,44 @@ class PrefillScheduler(DisaggScheduler):
             items=tuple(item for _, item in chunks),
             members=tuple(self.member(req) for req, _ in chunks),
         )
+
+    # ---- optimistic prefill ---------------------------------------------------------------------
+
+    def next_waiting(self) -> Req | None:
+        return self.waiting_queue.head or self.optimistic.head
+
+    def can_start(self, req: Req) -> bool:
+        is_bounded = req not in self.waiting_queue and not req.page_ids
+        if is_bounded and not self.optimistic.can_hold(self.num_pages_needed(req)):
+            return False
+        return super().can_start(req)
+
+    def start(self, req: Req, now_ns: int) -> None:
+        is_optimistic = req not in self.waiting_queue
+        super().start(req, now_ns)
+        if is_optimistic:
+            self.optimistic.take(req)
+
+    def yield_to_bootstrapped(self, now_ns: int) -> None:
+        """Who computes on trust goes behind the head of the queue, and makes room for it if need be."""
+        head, current = self.waiting_queue.head, self.chunked_req
+        if head is None or (current is not None and not current.pending_bootstrap):
+            return
+        needed = self.num_pages_needed(head)
+        if not head.page_ids and not self.optimistic.could_make_room(needed, self.to_run_again):
+            return
+        if current is not None:
+            self.chunked_req = None
+            self.optimistic.put_aside(current, now_ns)
+        for req in self.optimistic.idle:
+            if not self.can_start(head):
+                self._retract(req, now_ns)
+
+    def _retract(self, req: Req, now_ns: int) -> None:
+        """It starts again, in the room of others (SGLang `optimistic_release_and_requeue`)."""
+        self.optimistic.retract(req, now_ns)
+        if req not in self.bootstrapped:
+            self.optimistic.add_candidate(req, self.num_pages_needed(req))
 
     def member(self, req: Req) -> BatchMember:
         """While it computes, its decode half can end it."""
@@ -204,7 +266,7 @@ class PrefillScheduler(DisaggScheduler):
             end_chunk(req, len(item.input_ids), now_ns)
             if token is not None:
                 self._end_prefill(req, token, now_ns)
-            else:
+            elif not req.pending_bootstrap:
                 self.send_kv_chunk(req, now_ns)
 
     def _end_prefill(self, req: Req, token: TokenLogprob, now_ns: int) -> None:
@@ -212,9 +274,15 @@ class PrefillScheduler(DisaggScheduler):
         if req.is_fake or req.room is None:
             self.finish(req, now_ns, FinishReason(type="length", length=0), token)
             return
+        if req.pending_bootstrap:
+            self.optimistic.park(req)
+            return
+        self._to_inflight_queue(req)
+        self.send_kv_chunk(req, now_ns)
+
+    def _to_inflight_queue(self, req: Req) -> None:
         req.stage = Stage.TRANSFER
         self.inflight_queue.append(req)
-        self.send_kv_chunk(req, now_ns)
 
     # ---- transfer -----------------------------------------------------------------------------
 
@@ -279,9 +347,9 @@ class PrefillScheduler(DisaggScheduler):
 
     def _clear_slot(self, req: Req) -> None:
         super()._clear_slot(req)
-        self.inflight_queue = [other for other in self.inflight_queue if other is not req]
-        if req in self.bootstrapped:
-            self.bootstrapped.remove(req)
+        self.inflight_queue.discard(req)
+        self.bootstrapped.discard(req)
+        self.optimistic.leave(req)
 
     # ---- deadlines ----------------------------------------------------------------------------
 

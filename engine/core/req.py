@@ -57,6 +57,10 @@ class Req:
 
     # prefill's sender half
     num_sent_pages: int = 0
+    pending_bootstrap: bool = False
+    """It holds memory, and its decode half is not ready (SGLang has this name)."""
+    num_prefill_attempts: int = 0
+    """How often it has begun to compute like that (SGLang `prefill_attempt_count`)."""
     # decode's receiver half
     peer: str | None = None
     attempt: Attempt | None = None
@@ -95,6 +99,12 @@ class Req:
 
     def finished(self) -> bool:
         return self.finished_reason is not None
+
+    def reset_for_retract(self) -> None:
+        """Nothing has been computed (SGLang has this name); pages and slot must be released already."""
+        self.output.clear()
+        self.num_cached_tokens = 0
+        self.chunk_index = 0
 
     def mark_abort(self, mark: AbortMark) -> bool:
         """Note an abort for the safe point. False if one stood already: the first reason wins."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from engine.core.codes import AbortOrigin, AbortReason, AbortVia, KVPoll
 from engine.core.peer import Attempt
+from engine.core.room_watch import RoomWatch
 
 MAX_TERMINAL_ROOMS = 8192
 
@@ -59,11 +60,13 @@ class TerminalRoom:
 class RoomTable:
     """Open rooms by number, and the ends of closed ones, bounded in number and time."""
 
-    def __init__(self, keep_ns: int) -> None:
+    def __init__(self, keep_ns: int, look_ns: int) -> None:
         self._keep_ns = keep_ns
+        self._look_ns = look_ns
         self._open: dict[int, Room] = {}
         self._terminal: OrderedDict[int, TerminalRoom] = OrderedDict()
         self._changed: dict[int, None] = {}
+        self.watch = RoomWatch()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -81,6 +84,7 @@ class RoomTable:
         if found is None:
             found = Room(room=room, opened_ns=now_ns, progress_ns=now_ns, asked_ns=now_ns)
             self._open[room] = found
+            self.watch.arm(room, now_ns + self._look_ns)
         return found
 
     def update_status(self, room: int, state: KVPoll, now_ns: int) -> None:
@@ -109,6 +113,10 @@ class RoomTable:
     def open_rooms(self) -> list[Room]:
         return list(self._open.values())
 
+    def take_due(self, now_ns: int) -> list[Room]:
+        """Rooms to look at now: O(due), not O(rooms). Each that stays open must be armed again."""
+        return [self._open[number] for number in self.watch.pop_due(now_ns)]
+
     def take_changed(self) -> list[Room]:
         """Rooms whose state changed since the last call: O(changes), not O(rooms)."""
         changed = [self._open[number] for number in self._changed if number in self._open]
@@ -119,6 +127,7 @@ class RoomTable:
         """Forget an open room and remember how it ended."""
         found = self._open.pop(room, None)
         self._changed.pop(room, None)
+        self.watch.forget(room)
         self.remember(
             TerminalRoom(
                 room=room,

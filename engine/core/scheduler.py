@@ -8,7 +8,6 @@ recv -> process_batch_result. An abort only marks its request; the first stateme
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Iterable, Sequence
 
 from engine.core.batch import Cancelled, ForwardResult
@@ -27,8 +26,11 @@ from engine.core.io_struct import (
 )
 from engine.core.ledger import LedgerView
 from engine.core.peer import Effect, Emit, Inbound
+from engine.core.polling import no_poll_failures
 from engine.core.pools import Pools
 from engine.core.req import AbortMark, Req, ReqKey, ReqTimeStats, prepare_abort
+from engine.core.req_queue import ReqQueue
+from engine.core.rid_index import RidIndex
 from engine.core.rooms import RoomTable
 from engine.core.schedule_batch import BatchMember, ScheduleBatch
 
@@ -41,19 +43,21 @@ class Scheduler(ABC):
     def __init__(self, config: SchedulerConfig) -> None:
         self.config = config
         self.pools = Pools(config)
-        self.rooms = RoomTable(config.terminal_keep_ns)
+        self.rooms = RoomTable(config.terminal_keep_ns, config.first_look_ns)
         self.deadlines = Deadlines(config)
         self.reqs: dict[ReqKey, Req] = {}
-        self.waiting_queue: deque[Req] = deque()
+        self.waiting_queue = ReqQueue()
         self.running: list[Req] = []
         self.chunked_req: Req | None = None
-        self.to_run_again: deque[Req] = deque()
+        self.to_run_again = ReqQueue()
+        self.poll_failures = no_poll_failures()
         self.paused = False
         self.step = 0
         self.num_cancelled_forwards = 0
         self._pending_chunked_abort_req: Req | None = None
         self._pending_aborts: list[Req] = []
-        self._held_back: list[Req] = []
+        self._held_back = ReqQueue()
+        self._by_rid = RidIndex()
         self._effects: list[Effect] = []
 
     # ---- receive ----------------------------------------------------------------------------
@@ -85,6 +89,7 @@ class Scheduler(ABC):
     def _add_request(self, recv: TokenizedGenerateReqInput, now_ns: int) -> None:
         req = Req(recv=recv, time_stats=ReqTimeStats(received_ns=recv.received_ns))
         self.deadlines.arrived(req)
+        self._by_rid.add(req)
         if req.key in self.reqs:
             self._held_back.append(req)  # results and answers go by key: the older one ends first
         else:
@@ -123,7 +128,7 @@ class Scheduler(ABC):
         """Mark every match (exact rid unless ``prefix``); returns how many were marked first by this."""
         return sum(
             self.mark(req, recv.reason, recv.origin, recv.message, recv.received_ns)
-            for req in [*self.reqs.values(), *self._held_back]
+            for req in self._by_rid.candidates(recv)
             if names(recv, req.rid, req.room)
         )
 
@@ -161,11 +166,11 @@ class Scheduler(ABC):
         self._take_in_held_back(now_ns)
 
     def _take_in_held_back(self, now_ns: int) -> None:
-        held, self._held_back = self._held_back, []
-        for req in held:
-            if req.key in self.reqs:
-                self._held_back.append(req)
-            else:
+        if not self._held_back:
+            return
+        for req in [held for held in self._held_back if held.key not in self.reqs]:
+            if req.key not in self.reqs:  # of two that waited for one key, the first
+                self._held_back.discard(req)
                 self._take_in(req, now_ns)
 
     def _mark_overdue(self, now_ns: int) -> None:
@@ -214,12 +219,29 @@ class Scheduler(ABC):
         """Take the request out of every place that could schedule it again."""
         if self.chunked_req is req:
             self.chunked_req = None
-        self.running = [other for other in self.running if other is not req]
+        if req.stage is Stage.RUNNING:
+            self.running = [other for other in self.running if other is not req]
         for queue in (self.waiting_queue, self.to_run_again, self._held_back):
-            if req in queue:
-                queue.remove(req)
+            queue.discard(req)
 
     # ---- schedule and emit ---------------------------------------------------------------------
+
+    def next_waiting(self) -> Req | None:
+        """Who computes next, as soon as it fits."""
+        return self.waiting_queue.head
+
+    def can_start(self, req: Req) -> bool:
+        """Has the head of the queue its memory, or could have it?"""
+        return bool(req.page_ids) or self.pools.can_admit(self.num_pages_needed(req))
+
+    def start(self, req: Req, now_ns: int) -> None:
+        """Take the head of the queue out, with its memory."""
+        self.waiting_queue.discard(req)
+        if not req.page_ids:
+            self.pools.admit(req, self.num_pages_needed(req))
+        if not req.started_ns:
+            self.deadlines.started(req, now_ns)
+        req.time_stats.trace_ctx.end("queue", now_ns)
 
     @abstractmethod
     def get_next_batch_to_run(self, now_ns: int) -> ScheduleBatch | None:
@@ -261,8 +283,10 @@ class Scheduler(ABC):
         """Pass tokens on; with a finish, the request's one and last answer."""
         finish = req.finished_reason
         trace = req.time_stats.trace_ctx.record(now_ns) if finish else None
-        if finish and self.reqs.get(req.key) is req:
-            del self.reqs[req.key]
+        if finish:
+            self._by_rid.discard(req)
+            if self.reqs.get(req.key) is req:
+                del self.reqs[req.key]
         out = TokenOut(
             rid=req.rid, bootstrap_room=req.room, tokens=tokens, finish=finish, trace=trace
         )
@@ -330,4 +354,5 @@ class Scheduler(ABC):
             queues=self.queues(),
             conservation=tuple(broken),
             double_frees=self.pools.ledger.num_double_frees,
+            poll_failures_injected=self.poll_failures.num_fired,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Annotated
 
 import msgspec
 from starlette.requests import Request
@@ -12,17 +13,20 @@ from engine.core.codes import AbortOrigin, AbortReason
 from engine.errors import RequestError
 from engine.server.answers import plain_error
 from engine.server.asgi import error_response, json_response, raw_json_response, read_body
+from engine.server.auth import may_operate, refusal
 from engine.server.early_aborts import KEEP_NS
-from engine.server.generate_body import decode_body
+from engine.server.generate_body import MAX_RID, decode_body
+from engine.server.keys import ApiKeys
 from engine.server.tokenizer_manager import TokenizerManager
 
 FLUSH_TIMEOUT_S = 10.0
 
 
 class AbortBody(msgspec.Struct, frozen=True, kw_only=True):
-    """``rid`` is compared whole unless ``prefix``; ``abort_all`` needs none."""
+    """``rid`` is compared whole unless ``prefix``; ``abort_all`` needs none. Rids are as short as those of
+    ``/generate``: one that is not open is remembered for a moment."""
 
-    rid: str | None = None
+    rid: Annotated[str, msgspec.Meta(max_length=MAX_RID)] | None = None
     prefix: bool | None = None
     abort_all: bool | None = None
 
@@ -37,16 +41,20 @@ class AbortAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class AdminRoutes:
     """Routes that change or show the scheduler; answers of the scheduler pass through as they are."""
 
-    def __init__(self, manager: TokenizerManager, worker_name: str) -> None:
+    def __init__(self, manager: TokenizerManager, worker_name: str, keys: ApiKeys) -> None:
         self._manager = manager
         self._worker_name = worker_name
+        self._keys = keys
 
     async def abort_request(self, request: Request) -> Response:
-        """Abort by rid, by prefix, or everything.
+        """Abort by rid, by prefix, or everything; the last two may hit others and are an admin's.
 
         A rid that is not open is remembered for two seconds, in case its request is still on the way.
         """
         body = decode_body(await read_body(request.scope, request.receive), AbortBody)
+        hits_others = body.prefix or body.abort_all
+        if hits_others and not may_operate(self._keys, request.scope):
+            return refusal(request.scope)
         if not body.rid and not body.abort_all:
             raise RequestError("rid", "is empty; give a rid, or abort_all: true")
         states = self._manager.matches(

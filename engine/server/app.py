@@ -7,22 +7,29 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from engine.errors import RequestError, UnavailableError
 from engine.server.admin import AdminRoutes
 from engine.server.answers import plain_error, request_error, unavailable
 from engine.server.asgi import error_response
+from engine.server.auth import KeyGuard
 from engine.server.generate import GenerateEndpoint
 from engine.server.health import HealthRoutes
 from engine.server.info import InfoRoutes
+from engine.server.keys import ApiKeys
 
 
 def make_app(
-    generate: GenerateEndpoint, health: HealthRoutes, admin: AdminRoutes, info: InfoRoutes
-) -> Starlette:
-    """All endpoints, SGLang's paths first."""
+    generate: GenerateEndpoint,
+    health: HealthRoutes,
+    admin: AdminRoutes,
+    info: InfoRoutes,
+    keys: ApiKeys,
+) -> ASGIApp:
+    """All endpoints, SGLang's paths first, behind the keys."""
     get, post = ["GET"], ["POST"]
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/generate", generate, methods=["POST", "PUT"]),
             Route("/abort_request", admin.abort_request, methods=post),
@@ -49,6 +56,7 @@ def make_app(
             Exception: _internal_error,
         },
     )
+    return KeyGuard(app, keys) if keys.any_set else app
 
 
 async def _bad_request(request: Request, error: Exception) -> Response:

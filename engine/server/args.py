@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from urllib.parse import urlsplit
 
@@ -11,9 +12,12 @@ import msgspec
 
 from engine.core.codes import DisaggregationMode
 from engine.errors import UsageError
+from engine.server.keys import ApiKeys, check_key
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LINK = re.compile(r"(bootstrap|control|kv):(.+):(\d+)=(.+):(\d+)")
+FAILURE_PROB = "SGLANG_TEST_DISAGG_FAILURE_PROB"
+FAILURE_SEED = "SEVERANCE_TEST_DISAGG_FAILURE_SEED"
 _DEFAULT_NAMES = {
     DisaggregationMode.UNIFIED: "u0",
     DisaggregationMode.PREFILL: "p0",
@@ -29,7 +33,10 @@ class AbortGranularity(StrEnum):
 
 
 class _Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """Flags that both processes of a worker need. Ports of 0 are picked by the system."""
+    """Flags that both processes of a worker need. Ports of 0 are picked by the system.
+
+    ``test_disagg_failure_prob`` and its seed come from the environment, as SGLang has it.
+    """
 
     mode: DisaggregationMode = DisaggregationMode.UNIFIED
     model_path: str = "tiny"
@@ -54,6 +61,9 @@ class _Shared(msgspec.Struct, frozen=True, kw_only=True):
     request_waiting_timeout_s: float = 0.0
     request_running_timeout_s: float = 0.0
     abort_granularity: AbortGranularity = AbortGranularity.LAYER
+    optimistic_prefill_attempts: int = 0
+    test_disagg_failure_prob: float = 0.0
+    test_disagg_failure_seed: int = 0
     log_level: str = "info"
 
 
@@ -62,6 +72,7 @@ class ServeArgs(_Shared, frozen=True, kw_only=True):
 
     port: int = 30_000
     otlp_traces_endpoint: str | None = None
+    keys: ApiKeys = ApiKeys()
 
 
 class SchedulerArgs(_Shared, frozen=True, kw_only=True):
@@ -85,9 +96,14 @@ def make_serve_args(
     worker_name: str | None,
     link_maps: list[str],
     mode: str,
+    environment: Mapping[str, str] | None = None,
+    keys: ApiKeys | None = None,
     **plain: str | int | float | None,
 ) -> ServeArgs:
-    """Resolve defaults that depend on other flags, and check the whole. Raises `UsageError`."""
+    """Resolve defaults that depend on other flags, and check the whole. Raises `UsageError`.
+
+    ``environment``: of the process; `FAILURE_PROB` and `FAILURE_SEED` are read from it.
+    """
     role = DisaggregationMode.UNIFIED if mode == "null" else DisaggregationMode(mode)
     if role is DisaggregationMode.PREFILL and bootstrap_port is None:
         raise UsageError(
@@ -101,6 +117,8 @@ def make_serve_args(
         "context_length": context_length or plain["max_total_tokens"],
         "worker_name": worker_name or _DEFAULT_NAMES[role],
         "link_map": _parse_links(link_maps),
+        **_failure_injection(environment or {}),
+        "keys": keys or ApiKeys(),
     }
     args = msgspec.convert(fields, ServeArgs)
     check_args(args)
@@ -117,7 +135,7 @@ def make_scheduler_args(
 ) -> SchedulerArgs:
     """The child's share of ``args``, with the bootstrap port that was really bound."""
     shared = msgspec.structs.asdict(args)
-    del shared["port"], shared["otlp_traces_endpoint"]
+    del shared["port"], shared["otlp_traces_endpoint"], shared["keys"]
     shared |= {"bootstrap_port": bootstrap_port, "incarnation": incarnation}
     shared |= {"to_scheduler": to_scheduler, "from_scheduler": from_scheduler}
     shared["parent_pid"] = os.getpid()
@@ -134,6 +152,8 @@ def check_args(args: ServeArgs) -> None:
         raise UsageError(
             "--worker-name", f"{args.worker_name!r} has other characters than A-Z a-z 0-9 . _ -"
         )
+    check_key("--api-key", args.keys.api_key)
+    check_key("--admin-api-key", args.keys.admin_api_key)
     if args.otlp_traces_endpoint is not None:
         _check_endpoint(args.otlp_traces_endpoint)
 
@@ -152,6 +172,7 @@ def _check_sizes(args: ServeArgs) -> None:
     for flag, value in {
         "--max-queued-requests": args.max_queued_requests,
         "--random-seed": args.random_seed,
+        "--optimistic-prefill-attempts": args.optimistic_prefill_attempts,
     }.items():
         if value < 0:
             raise UsageError(flag, f"{value} is negative; give 0 or more")
@@ -198,6 +219,25 @@ def _check_endpoint(endpoint: str) -> None:
             "--otlp-traces-endpoint",
             f"{endpoint!r} is no HTTP URL; give one such as http://127.0.0.1:4318/v1/traces",
         )
+
+
+def _failure_injection(environment: Mapping[str, str]) -> dict[str, float | int]:
+    """The test settings that SGLang takes from the environment; a wrong one is refused, not ignored."""
+    probability = _number(environment, FAILURE_PROB)
+    seed = _number(environment, FAILURE_SEED)
+    if not 0 <= probability <= 1:
+        raise UsageError(FAILURE_PROB, f"{probability:g} is no probability; give 0 to 1")
+    if seed < 0 or seed % 1:
+        raise UsageError(FAILURE_SEED, f"{seed:g} is no seed; give a whole number of 0 or more")
+    return {"test_disagg_failure_prob": probability, "test_disagg_failure_seed": int(seed)}
+
+
+def _number(environment: Mapping[str, str], name: str) -> float:
+    text = environment.get(name, "") or "0"
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(name, f"{text!r} is no number; unset it, or give one") from None
 
 
 def _parse_links(link_maps: list[str]) -> dict[str, str]:

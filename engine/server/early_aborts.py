@@ -22,6 +22,11 @@ class EarlyAborts:
     def __len__(self) -> int:
         return len(self._aborted) + len(self._ended)
 
+    def count(self, now_ns: int) -> int:
+        """How many rids are known, the outdated ones gone."""
+        self._forget_old(now_ns)
+        return len(self)
+
     def note_abort(self, rid: str, now_ns: int) -> bool:
         """Remember an abort of a rid that is not open; False if it has just ended."""
         self._forget_old(now_ns)

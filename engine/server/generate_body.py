@@ -17,6 +17,8 @@ _Count = Annotated[int, Meta(ge=1)]
 _Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 _Bits63 = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
+MAX_RID = 128
+
 
 class SamplingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """SGLang's sampling parameters. Those that are not served must be absent or neutral.
@@ -58,7 +60,7 @@ class GenerateBody(msgspec.Struct, frozen=True, kw_only=True):
     ``deadline_s``: the server aborts the request so long after its arrival. SGLang's router drops it.
     """
 
-    rid: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    rid: Annotated[str, Meta(min_length=1, max_length=MAX_RID)] | None = None
     text: str | None = None
     input_ids: list[int] | None = None
     sampling_params: SamplingBody | None = None

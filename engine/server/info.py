@@ -34,6 +34,9 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     request_waiting_timeout: float
     request_running_timeout: float
     abort_granularity: str
+    optimistic_prefill_attempts: int
+    test_disagg_failure_prob: float
+    test_disagg_failure_seed: int
     max_total_num_tokens: int
     context_length: int
     dtype: str
@@ -102,6 +105,9 @@ class InfoRoutes:
             request_waiting_timeout=args.request_waiting_timeout_s,
             request_running_timeout=args.request_running_timeout_s,
             abort_granularity=args.abort_granularity,
+            optimistic_prefill_attempts=args.optimistic_prefill_attempts,
+            test_disagg_failure_prob=args.test_disagg_failure_prob,
+            test_disagg_failure_seed=args.test_disagg_failure_seed,
             max_total_num_tokens=ready.num_pages * ready.page_size if ready else 0,
             context_length=ready.context_length if ready else args.context_length,
             dtype=args.dtype,

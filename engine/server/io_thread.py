@@ -21,7 +21,7 @@ import msgspec
 import xxhash
 import zmq
 
-from engine.core.io_struct import FromScheduler, SchedulerBeat, ToScheduler
+from engine.core.io_struct import FromScheduler, GaugeSample, SchedulerBeat, ToScheduler
 from engine.core.peer import Connect, Emit, Inbound, SendKv, Tell
 from engine.server.inbox import Inbox
 from engine.transfer.links import Links
@@ -152,6 +152,8 @@ class IoThread(threading.Thread):
                 log.error("a worker without links cannot do %s", type(command).__name__)
 
     def _emit(self, message: FromScheduler) -> None:
+        if self._unsent and isinstance(message, SchedulerBeat | GaugeSample):
+            return  # the HTTP process has stopped reading; the next one says the same
         self._unsent.append(self._encoder.encode(message))
         self._send_unsent()
 

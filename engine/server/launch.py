@@ -23,7 +23,7 @@ from engine.model.tokenizer import Tokenizer, load_tokenizer
 from engine.server.args import ServeArgs, make_scheduler_args
 from engine.server.child import SchedulerChild
 from engine.server.ipc import SchedulerLink
-from engine.server.listen import bind
+from engine.server.listen import bind, is_loopback
 
 if TYPE_CHECKING:
     from engine.server.worker import Worker
@@ -134,6 +134,7 @@ class Launch:
         logger.info("%s worker %s listens on %s", mode, self._incarnation, url)
         if self._bootstrap_listener is not None:
             logger.info("rendezvous for decode workers on %s", _url(self._bootstrap_listener))
+        _warn_if_open(self._args)
         return worker
 
     def _write_scheduler_args(self, directory: Path, link: SchedulerLink) -> Path:
@@ -148,6 +149,16 @@ class Launch:
         path = directory / "scheduler.json"
         path.write_bytes(msgspec.json.encode(scheduler_args))
         return path
+
+
+def _warn_if_open(args: ServeArgs) -> None:
+    """Anybody who reaches the port may abort everybody's requests, unless a key is asked for."""
+    if not args.keys.any_set and not is_loopback(args.host):
+        logger.warning(
+            "--host %s is open to the network and no key is set: anybody who reaches it can abort or pause "
+            "all requests. Set --admin-api-key (and --api-key), or listen on 127.0.0.1",
+            args.host,
+        )
 
 
 def _load_tokenizer(model_path: str) -> Tokenizer:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 
 from engine.errors import UsageError
 
 BACKLOG = 2048
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches ``host``: every address that it stands for is a loopback one."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(str(entry[4][0])).is_loopback for entry in found)
 
 
 def bind(flag: str, host: str, port: int) -> socket.socket:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import random
 import signal
 import sys
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from engine.core.config import SECOND_NS, SchedulerConfig
 from engine.core.factory import make_scheduler
 from engine.core.io_struct import SchedulerReady
 from engine.core.peer import Emit, Inbound
+from engine.core.polling import PollFailures
 from engine.model.torch_threads import limit_torch_threads
 from engine.server.args import SchedulerArgs
 from engine.server.io_thread import IoThread
@@ -57,7 +59,20 @@ def make_config(args: SchedulerArgs, eos_token_id: int) -> SchedulerConfig:
         transfer_timeout_ns=int(args.transfer_timeout_s * SECOND_NS),
         request_waiting_timeout_ns=int(args.request_waiting_timeout_s * SECOND_NS),
         request_running_timeout_ns=int(args.request_running_timeout_s * SECOND_NS),
+        optimistic_prefill_attempts=args.optimistic_prefill_attempts,
     )
+
+
+def make_poll_failures(args: SchedulerArgs) -> PollFailures:
+    """Failures of polls as the environment asked for them, from its seed; normally none."""
+    if args.test_disagg_failure_prob:
+        log.warning(
+            "polls of rooms fail on purpose: probability %g, seed %d",
+            args.test_disagg_failure_prob,
+            args.test_disagg_failure_seed,
+        )
+    draw = random.Random(args.test_disagg_failure_seed)
+    return PollFailures(args.test_disagg_failure_prob, draw.random)
 
 
 def make_links(
@@ -103,7 +118,9 @@ def serve(args: SchedulerArgs) -> None:
         pulse,
         lambda deliver: make_links(args, runner.fingerprint, runner.page_bytes, pulse, deliver),
     )
-    core = make_scheduler(args.mode, make_config(args, runner.eos_token_id))
+    core = make_scheduler(
+        args.mode, make_config(args, runner.eos_token_id), make_poll_failures(args)
+    )
     loop = SchedulerLoop(core, runner, io, pulse, args.abort_granularity)
 
     def on_term(_signum: int, _frame: FrameType | None) -> None:

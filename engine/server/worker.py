@@ -6,6 +6,7 @@ import asyncio
 import logging
 import shutil
 import socket
+import time
 from pathlib import Path
 
 from engine.errors import UnavailableError
@@ -66,8 +67,9 @@ class Worker:
         app = make_app(
             GenerateEndpoint(self._manager, tokenizer, args.bootstrap_port),
             HealthRoutes(self._manager),
-            AdminRoutes(self._manager, args.worker_name),
+            AdminRoutes(self._manager, args.worker_name, args.keys),
             InfoRoutes(args, incarnation, self._manager, metrics),
+            args.keys,
         )
         self._servers = [HttpServer(app, listener)]
         if bootstrap_listener is not None:
@@ -142,6 +144,9 @@ def _log_failures(done: set[asyncio.Task[int | None]]) -> None:
 def _show_counts(
     metrics: EngineMetrics, telemetry: Telemetry, link: SchedulerLink, manager: TokenizerManager
 ) -> None:
+    metrics.show_size("rid_to_state", lambda: manager.num_open)
+    metrics.show_size("early_aborts", lambda: manager.early_aborts.count(time.monotonic_ns()))
+    metrics.show_size("spans_waiting", lambda: telemetry.counts.num_open)
     metrics.show_count(
         "severance_spans_dropped", "Spans that were lost", lambda: telemetry.counts.num_dropped
     )

@@ -35,6 +35,7 @@ SGLANG_GAUGES = {
     "num_queue_reqs": "Requests in the waiting queue",
     "num_prefill_bootstrap_queue_reqs": "Prefill: requests waiting for decode's handshake",
     "num_prefill_inflight_queue_reqs": "Prefill: requests whose KV is being sent",
+    "num_prefill_retries_total": "Prefill: optimistic attempts given up for bootstrapped requests",
     "num_decode_prealloc_queue_reqs": "Decode: requests waiting for memory",
     "num_decode_transfer_queue_reqs": "Decode: requests whose KV is arriving",
     "token_usage": "Share of the KV pool in use, 0 to 1",
@@ -64,10 +65,13 @@ class _Snapshot(Collector):
         self._values = list(labels.values())
         self.gauges: dict[str, float] = {}
         self.counts: dict[str, tuple[str, Callable[[], float]]] = {}
+        self.sizes: dict[str, Callable[[], float]] = {}
 
     def collect(self) -> Iterator[Metric]:
         for name, value in self.gauges.items():
             yield self._family(name, value)
+        for name, read in self.sizes.items():
+            yield self._family(name, read())
         for name, (documentation, read) in self.counts.items():
             yield self._counter(name, documentation, read())
 
@@ -79,7 +83,7 @@ class _Snapshot(Collector):
         documentation = SGLANG_GAUGES.get(name)
         full = f"severance_{name}" if documentation is None else f"sglang:{name}"
         if name.endswith("_total"):
-            return self._counter(full, "Count kept by the scheduler", value)
+            return self._counter(full, documentation or "Count kept by the scheduler", value)
         gauge = GaugeMetricFamily(
             full, documentation or "Sample of the scheduler", None, self._names
         )
@@ -145,6 +149,10 @@ class EngineMetrics:
     def show_count(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         """Show a count that is kept elsewhere; ``read`` is called at each scrape."""
         self._snapshot.counts[name] = (documentation, read)
+
+    def show_size(self, name: str, read: Callable[[], float]) -> None:
+        """Show how much is in a structure of this process as ``severance_NAME``, at each scrape."""
+        self._snapshot.sizes[name] = read
 
     def observe(self, finished: Finished) -> None:
         """Count one ended request. Times to tokens are for completed ones only (OpenTelemetry)."""

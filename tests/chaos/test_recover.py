@@ -29,6 +29,7 @@ from chaos.codes import LinkKind
 from chaos.fault_step import FaultStep
 from chaos.faults.stall import stall
 from chaos.links import Link, LinkName, Endpoint
+from chaos.local import LocalOptions
 from chaos.ports import PortPool
 from chaos.progress import Progress
 from chaos.run_context import RunContext, prepare_out
@@ -38,7 +39,7 @@ from chaos.tools import require_toxiproxy
 
 scenario, out = Path(sys.argv[1]), Path(sys.argv[2])
 prepare_out(out)
-run = RunContext(load_scenario(scenario), out, None, require_toxiproxy(), Progress())
+run = RunContext(load_scenario(scenario), out, LocalOptions(), require_toxiproxy(), Progress())
 run.open()
 pool = PortPool("127.0.0.1")
 control, listen, upstream = pool.take(), pool.take(), pool.take()

@@ -18,10 +18,10 @@ STANDIN = Path(__file__).with_name("standin")
 MAIN = """
 import sys
 from pathlib import Path
-from chaos.suite import run_suite
+from chaos.suite import load_suite, run_suite
 from chaos.worker import ENVIRONMENT
 ENVIRONMENT["PYTHONPATH"] = sys.argv[1]
-sys.exit(run_suite(Path(sys.argv[2]), Path(sys.argv[3]), None, None))
+sys.exit(run_suite(load_suite(Path(sys.argv[2]), None, {}), Path(sys.argv[3]), None))
 """
 QUIET = """
 name: {name}
@@ -41,21 +41,20 @@ def test_the_worst_exit_code_stands_for_all(codes: list[int], expected: int) -> 
 
 def test_an_empty_folder_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no scenario"):
-        load_suite(tmp_path, None)
+        load_suite(tmp_path, None, {})
 
 
-def test_one_bad_scenario_stops_the_suite_before_anything_runs(tmp_path: Path) -> None:
+def test_one_bad_scenario_is_an_error_of_the_whole_suite(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(QUIET.format(name="a"))
     (tmp_path / "b.yaml").write_text("name: b\nmethd: []\n")
     with pytest.raises(ScenarioError, match="methd"):
-        run_suite(tmp_path, tmp_path / "out", None, None)
-    assert not (tmp_path / "out").exists()
+        load_suite(tmp_path, None, {})
 
 
 def test_a_used_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(QUIET.format(name="a"))
     with pytest.raises(OutNotEmpty):
-        run_suite(tmp_path, tmp_path, None, None)
+        run_suite(load_suite(tmp_path, None, {}), tmp_path, None)
 
 
 def test_every_scenario_runs_and_is_summed_up(tmp_path: Path) -> None:

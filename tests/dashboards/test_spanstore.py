@@ -383,6 +383,27 @@ def test_burst_of_20_000_spans_from_four_senders(start_store, tmp_path: Path) ->
     assert len({span.span_id for span in read_spans(tmp_path / "s.db")}) == 20_000
 
 
+def test_the_oldest_spans_go_beyond_the_limit(start_store, tmp_path: Path) -> None:
+    """A store that runs for weeks must not fill the disk."""
+    store = start_store(tmp_path / "s.db", "--max-spans", "200")
+    for first in range(1, 3_001, 50):
+        spans = (json_span(first + number) for number in range(50))
+        assert post_json(store.url, otlp_json(*spans))[0] == 200
+    counts = stats(store.url)
+    assert store.stop()[0] == 0
+    kept = [int(span.span_id, 16) for span in read_spans(tmp_path / "s.db")]
+    assert 150 <= len(kept) <= 200
+    assert sorted(kept) == list(range(3_001 - len(kept), 3_001)), "the newest stay"
+    assert counts["spans"] - counts["forgotten"] == len(kept)
+    assert (tmp_path / "s.db").stat().st_size < 500_000, "the space is used again"
+
+
+def test_a_limit_that_is_no_count_is_usage(severance, tmp_path: Path) -> None:
+    done = severance("spanstore", "--db", str(tmp_path / "s.db"), "--max-spans", "0")
+    assert done.returncode == 2
+    assert "is no count" in done.stderr
+
+
 def test_sigkill_keeps_everything_that_was_acknowledged(start_store, tmp_path: Path) -> None:
     store = start_store(tmp_path / "s.db")
     acknowledged: list[int] = []

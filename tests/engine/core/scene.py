@@ -11,7 +11,7 @@ from engine.core.codes import AbortOrigin, AbortReason, DisaggregationMode, Stag
 from engine.core.config import SECOND_NS
 from engine.core.io_struct import AbortInfo, AbortReq
 from engine.core.ledger import Resource
-from engine.core.peer import AbortRoom, Inbound, KvArrived, Metadata, PeerLost, Tell
+from engine.core.peer import AbortRoom, Inbound, KvArrived, Metadata, PeerLost, PeerSaid, Tell
 from tests.engine.core.test_abort_paths import LONG, the_abort, until_stage
 from tests.engine.core.twin import PAGE, Pair, Worker, make_config, make_request
 
@@ -33,6 +33,7 @@ class Scene:
             "running_timeout": {"running_timeout_ns": HALF},
             "queue_full": {"max_queued_requests": 1},
         }.get(self.cause.name, {})
+        changes["optimistic_prefill_attempts"] = int(cell.place.optimistic)
         self.pair = Pair(decode_pages=8 if self._decode_is_full() else 24, **changes)
         self.worker = {PREFILL: self.pair.prefill, DECODE: self.pair.decode}.get(
             cell.place.role, Worker(UNIFIED, make_config("u", **changes))
@@ -44,7 +45,7 @@ class Scene:
     def _decode_is_full(self) -> bool:
         """Somebody else has decode's memory, so that prefill has no more than the JOIN."""
         joins_only = self.stage is Stage.BOOTSTRAP and self.cause.name in NEEDS_JOIN
-        return self.stage is Stage.PREALLOC or joins_only
+        return self.stage is Stage.PREALLOC or joins_only or self.cell.place.optimistic
 
     @property
     def owner(self) -> str:
@@ -105,6 +106,8 @@ class Scene:
             until_stage(self.pair, self.pair.decode, "a", Stage.PREALLOC)
             self.pair.deliver()
             self.pair.prefill.recv(self.pair.now_ns)
+            if self.cell.place.optimistic:
+                self._compute_on_trust()
         elif self.stage is Stage.LAST_CHUNK:
             until_stage(self.pair, self.worker, "a", Stage.MID_CHUNK)
             self.worker.step(self.pair.now_ns)
@@ -115,6 +118,13 @@ class Scene:
             and self.cell.place.role is DECODE
         ):
             self._first_pages_arrive()
+
+    def _compute_on_trust(self) -> None:
+        """After "z", as far as the place has it; for the last chunk, one step before it."""
+        req = self.worker.core.reqs["a", ROOM]
+        is_last = self.stage is Stage.LAST_CHUNK
+        while not (req.stage is self.stage or (is_last and req.chunk_index == 2)):
+            assert self.worker.step(self.pair.now_ns), "nothing is left to compute"
 
     def _first_pages_arrive(self) -> None:
         self.pair.deliver()
@@ -202,6 +212,24 @@ class Scene:
         self._arrive(messages)
 
     def _promise_another_size(self) -> None:
+        if self.cell.place.optimistic:
+            self._promise_to_who_has_computed()
+        else:
+            self._promise_to_who_waits()
+
+    def _promise_to_who_has_computed(self) -> None:
+        worker = self.worker
+        if self.stage is Stage.LAST_CHUNK:
+            worker.step(self.pair.now_ns, cancel=True)
+        room = worker.core.rooms.get(ROOM)
+        assert room is not None
+        assert room.attempt is not None
+        wrong = Metadata(room=ROOM, attempt=room.attempt, num_pages=99)
+        worker.inbox.append(PeerSaid(peer="d", message=wrong))
+        for _ in range(2):
+            worker.step(self.pair.now_ns)
+
+    def _promise_to_who_waits(self) -> None:
         decode, prefill = self.pair.decode, self.pair.prefill
         for _ in range(2):
             decode.step(self.pair.now_ns)

@@ -28,7 +28,8 @@ ALL = list(cells())
 
 
 def name_of(cell: Cell) -> str:
-    return f"{cell.place.role}-{cell.place.stage}-{cell.cause.name}"
+    kind = "-optimistic" if cell.place.optimistic else ""
+    return f"{cell.place.role}-{cell.place.stage}{kind}-{cell.cause.name}"
 
 
 @pytest.mark.parametrize("cell", ALL, ids=name_of)

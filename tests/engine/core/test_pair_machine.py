@@ -32,10 +32,16 @@ class PairMachine(RuleBasedStateMachine):
         staging=st.sampled_from([2, 8]),
         is_layered=st.booleans(),
         max_queued=st.sampled_from([0, 0, 3]),
+        attempts=st.sampled_from([0, 1, 3]),
     )
-    def size(self, decode_pages: int, staging: int, is_layered: bool, max_queued: int) -> None:
+    def size(
+        self, decode_pages: int, staging: int, is_layered: bool, max_queued: int, attempts: int
+    ) -> None:
         self.pair = Pair(
-            decode_pages=decode_pages, num_staging_pages=staging, max_queued_requests=max_queued
+            decode_pages=decode_pages,
+            num_staging_pages=staging,
+            max_queued_requests=max_queued,
+            optimistic_prefill_attempts=attempts,
         )
         for worker in self.pair.workers:
             worker.is_layered = is_layered

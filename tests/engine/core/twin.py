@@ -58,6 +58,7 @@ def make_config(name: str, num_pages: int = 24, **changes: int) -> SchedulerConf
         eos_token_id=EOS,
         request_waiting_timeout_ns=changes.get("waiting_timeout_ns", 0),
         request_running_timeout_ns=changes.get("running_timeout_ns", 0),
+        optimistic_prefill_attempts=changes.get("optimistic_prefill_attempts", 0),
     )
 
 

@@ -151,6 +151,7 @@ def test_a_missing_room_is_told_in_sglangs_words(prefill: WorkerProcess) -> None
         ("POST", "/abort_request", b"{}", 400),
         ("POST", "/abort_request", b'{"rid": ""}', 400),
         ("POST", "/abort_request", b'{"rid": 5}', 400),
+        ("POST", "/abort_request", b'{"rid": "' + b"x" * 129 + b'"}', 400),
         ("POST", "/abort_request", b'{"rid": "", "prefix": true}', 400),
         ("POST", "/abort_request", b"{", 400),
         ("GET", "/generate", b"", 405),

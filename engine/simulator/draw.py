@@ -62,4 +62,6 @@ def _draw_topology(random: Random, size: Size) -> Topology:
         num_ranks=random.choice((*(1,) * 13, 2, 2, 3)),
         waiting_timeout_ms=random.choice((0, 0, 0, 0, 0, random.randint(200, 3000))),
         running_timeout_ms=random.choice((0, 0, 0, 0, 0, random.randint(100, 3000))),
+        optimistic_attempts=random.choice((0, 0, 0, 1, 2, 3)),
+        poll_failure_percent=random.choice((*(0,) * 9, 4)),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Protocol, cast
 
 import xxhash
@@ -19,6 +20,7 @@ from engine.core.config import SchedulerConfig
 from engine.core.factory import make_scheduler
 from engine.core.io_struct import ControlResp, TokenOut
 from engine.core.peer import Connect, Inbound, SendKv, Tell
+from engine.core.polling import PollFailures
 from engine.core.scheduler import Scheduler
 from engine.simulator.clock import MS_NS, VirtualClock
 from engine.simulator.forward import RunningForward
@@ -105,6 +107,8 @@ class Process:
         route_of: Callable[[str], Route | None],
     ) -> None:
         self.core = world.make_core(mode, config)
+        self._cores = [self.core]
+        self._cores += [make_scheduler(mode, config) for _ in range(1, topology.num_ranks)]
         self.name = config.worker_name
         self.world = world
         self.is_alive = True
@@ -112,8 +116,9 @@ class Process:
         self.disturbed_until_ns = 0
         self._clock = world.clock
         self._deferred: list[tuple[Callable[..., None], tuple[object, ...]]] = []
-        ranks = [make_scheduler(mode, config) for _ in range(1, topology.num_ranks)]
-        self.loop = Loop(self, self.core, Followers(ranks) if ranks else None, topology)
+        self.set_poll_failures(topology.poll_failure_percent / 100)
+        followers = Followers(self._cores[1:]) if topology.num_ranks > 1 else None
+        self.loop = Loop(self, self.core, followers, topology)
         self._context = world.sockets.context(self.name, self._wake_io)
         self.links = self._make_links(mode, config, route_of)
         self._handlers: dict[SimSocket, Handler] = {}
@@ -156,6 +161,12 @@ class Process:
         """Workers do not tick in step with each other."""
         phase_ns = zlib.crc32(self.name.encode()) % TICK_NS
         self._clock.after(phase_ns, self.run, self._tick)
+
+    def set_poll_failures(self, probability: float) -> None:
+        """Fail so many polls from now on; every rank draws the same numbers."""
+        for core in self._cores:
+            draw = Random(self.core.config.incarnation).random
+            core.poll_failures = PollFailures(probability, draw)
 
     def kill(self) -> None:
         self.is_alive = False

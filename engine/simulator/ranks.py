@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.core.batch import ForwardResult
+from engine.core.codes import KVPoll
 from engine.core.disagg import DisaggScheduler
 from engine.core.peer import Effect, Inbound
+from engine.core.polling import poll_and_all_reduce_attn_cp_tp_group
 from engine.core.req import Req
 from engine.core.schedule_batch import ScheduleBatch
 from engine.core.scheduler import Scheduler
@@ -52,6 +54,13 @@ class Followers:
                 raise RanksDisagree(f"rank {rank} wants {own}, rank 0 {list(effects)}")
 
     def compare_state(self, leader: Scheduler) -> None:
+        polls = [_polls(core) for core in (leader, *self.cores)]
+        try:
+            agreed = poll_and_all_reduce_attn_cp_tp_group(polls)
+        except ValueError as error:
+            raise RanksDisagree(f"the ranks do not have the same rooms: {polls}") from error
+        if any(own != agreed for own in polls):
+            raise RanksDisagree(f"the ranks poll {polls}, their minimum is {agreed}")
         want = state_of(leader)
         for rank, core in enumerate(self.cores, start=1):
             own = state_of(core)
@@ -86,6 +95,10 @@ def state_of(core: Scheduler) -> State:
     )
 
 
+def _polls(core: Scheduler) -> list[KVPoll]:
+    return [room.state for room in core.rooms.open_rooms()]
+
+
 def _state_of(req: Req) -> State:
     return (
         req.key,
@@ -93,6 +106,7 @@ def _state_of(req: Req) -> State:
         req.is_aborted(),
         req.page_ids,
         req.num_cached_tokens,
+        req.pending_bootstrap,
         req.num_sent_pages,
         req.num_arrived_pages,
         len(req.output),

@@ -62,7 +62,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 
     ``num_layers``: a forward asks twice a layer whether to go on; 0: never. ``cancel_every``: so often one
     is cancelled although its members live, and must run again. ``num_ranks``: schedulers of a worker.
-    Timeouts of 0 are none.
+    ``poll_failure_percent``: so many polls of a room fail for no reason. Timeouts of 0 are none.
     """
 
     num_prefill: int
@@ -84,6 +84,8 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     num_ranks: int = 1
     waiting_timeout_ms: int = 0
     running_timeout_ms: int = 0
+    optimistic_attempts: int = 0
+    poll_failure_percent: int = 0
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,12 @@ T = TypeVar("T")
 MAX_RUNS = 600
 
 
+_OPTIONAL = (
+    *("num_ranks", "cancel_every", "waiting_timeout_ms", "running_timeout_ms"),
+    *("optimistic_attempts", "poll_failure_percent"),
+)
+
+
 class Shrinker:
     """Keeps the smallest schedule that still breaks ``law``."""
 
@@ -60,7 +66,7 @@ class Shrinker:
 
     def _simplify(self) -> None:
         """One rank, forwards that nothing cancels, no timeouts, as far as it fails without them."""
-        for name in ("num_ranks", "cancel_every", "waiting_timeout_ms", "running_timeout_ms"):
+        for name in _OPTIONAL:
             change = {name: int(name == "num_ranks")}
             topology = msgspec.structs.replace(self.smallest.topology, **change)
             if topology != self.smallest.topology:

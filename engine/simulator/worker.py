@@ -46,6 +46,7 @@ class Worker:
             max_running_requests=topology.max_running,
             max_queued_requests=topology.max_queued,
             num_staging_pages=topology.staging_pages,
+            optimistic_prefill_attempts=topology.optimistic_attempts,
             request_waiting_timeout_ns=topology.waiting_timeout_ms * MS_NS,
             request_running_timeout_ns=topology.running_timeout_ms * MS_NS,
         )

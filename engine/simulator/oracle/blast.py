@@ -19,7 +19,10 @@ from engine.simulator.schedule import (
 Pair = tuple[int, int]
 
 OWN_FAULT = frozenset(
-    {str(AbortReason.QUEUE_FULL), str(AbortReason.INPUT_TOO_LONG), str(AbortReason.DEADLINE)}
+    {
+        *(str(AbortReason.QUEUE_FULL), str(AbortReason.INPUT_TOO_LONG)),
+        *(str(AbortReason.DEADLINE), str(AbortReason.TRANSFER_FAILED)),
+    }
 )
 """Ends that a request may have with no fault anywhere near (`legal` judges whether it may have it)."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.core.codes import AbortOrigin, AbortReason, AbortVia
 from engine.core.io_struct import AbortInfo
+from engine.core.polling import INJECTED
 from engine.simulator.clock import MS_NS
 from engine.simulator.history import HalfRecord, History
 from engine.simulator.schedule import Topology
@@ -34,6 +35,8 @@ class LegalEnds:
                 return None
             case AbortReason.TRANSFER_TIMEOUT:
                 return None
+            case AbortReason.TRANSFER_FAILED if INJECTED in abort.message:
+                return None if self._topology.poll_failure_percent else "no poll fails on purpose"
             case _:
                 return "nothing in a schedule can cause it"
 

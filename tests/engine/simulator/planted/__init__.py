@@ -33,8 +33,11 @@ from tests.engine.simulator.planted import (
     rank_hears_abort_late,
     refusal_is_not_told,
     result_is_not_drained,
+    retracted_keeps_its_count,
     scatter_into_freed_pages,
     staging_is_not_freed,
+    trust_has_no_bound,
+    trust_outlives_failure,
     waiting_never_ends,
 )
 from tests.engine.simulator.planted.patch import Patch, planted
@@ -72,7 +75,10 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
     "rank_hears_abort_late": rank_hears_abort_late.PATCHES,
     "refusal_is_not_told": refusal_is_not_told.PATCHES,
     "result_is_not_drained": result_is_not_drained.PATCHES,
+    "retracted_keeps_its_count": retracted_keeps_its_count.PATCHES,
     "scatter_into_freed_pages": scatter_into_freed_pages.PATCHES,
     "staging_is_not_freed": staging_is_not_freed.PATCHES,
+    "trust_has_no_bound": trust_has_no_bound.PATCHES,
+    "trust_outlives_failure": trust_outlives_failure.PATCHES,
     "waiting_never_ends": waiting_never_ends.PATCHES,
 }

@@ -59,7 +59,7 @@ def _draw_topology(random: Random, size: Size) -> Topology:
         jitter_us=random.choice((10, 200, 3000)),
         num_layers=random.choice((0, 1, 4, 4, 30)),
         cancel_every=random.choice((0, 0, 0, 7, 3)),
-        num_ranks=random.choice((*(1,) * 13, 2, 2, 3)),
+        num_ranks=random.choice((*(1,) * 22, 2, 3)),
         waiting_timeout_ms=random.choice((0, 0, 0, 0, 0, random.randint(200, 3000))),
         running_timeout_ms=random.choice((0, 0, 0, 0, 0, random.randint(100, 3000))),
         optimistic_attempts=random.choice((0, 0, 0, 1, 2, 3)),

@@ -28,7 +28,7 @@ from engine.transfer.pulse import LoopPulse
 if TYPE_CHECKING:
     from engine.simulator.process import Process
 
-IDLE_TURN_NS = 100 * MS_NS
+IDLE_TURN_NS = 150 * MS_NS
 """The real loop looks around every 20 ms; what it looks for then, deadlines, are longer."""
 TURN_NS = 200_000
 
@@ -55,6 +55,7 @@ class Loop:
         self._turn_is_due = False
         self._timer_is_set = False
         self._is_busy = False
+        self._has_news = False
         self._num_forwards = 0
 
     def put(self, message: Inbound) -> None:
@@ -97,6 +98,9 @@ class Loop:
 
     def _recv(self, now_ns: int) -> None:
         taken, self._inbound = self._inbound, []
+        if not taken:
+            return
+        self._has_news = True
         self.core.recv(taken, now_ns)
         if self.followers is not None:
             self.followers.recv(taken, now_ns)
@@ -169,8 +173,9 @@ class Loop:
         self._is_busy = False
         self.pulse.rooms_open = len(core.rooms)
         self.pulse.end_step(self._clock.now_ns)
-        if self.followers is not None:
+        if self.followers is not None and self._has_news:
             self.followers.compare_state(core)
+        self._has_news = has_batch
         self._process.world.observer.after_step(self._process)
         if has_batch or (self._decode is not None and self._decode.has_arrivals()):
             self._turn_is_due = True
@@ -188,6 +193,7 @@ class Loop:
         if self.followers is not None:
             self.followers.compare_effects(effects)
         if effects:
+            self._has_news = True
             for effect in effects:
                 self._do(effect)
             self._process.flush()

@@ -37,6 +37,7 @@ from engine.core.peer import (
     Tell,
 )
 from engine.core.req import Req
+from engine.core.req_queue import ReqQueue
 from engine.core.rooms import Room, RoomFailure, TerminalRoom
 from engine.core.schedule_batch import ScheduleBatch
 
@@ -48,9 +49,9 @@ class DecodeScheduler(DisaggScheduler):
 
     def __init__(self, config: SchedulerConfig) -> None:
         super().__init__(config)
-        self.bootstrap_queue: list[Req] = []
-        self.prealloc_queue: deque[Req] = deque()
-        self.transfer_queue: list[Req] = []
+        self.bootstrap_queue = ReqQueue()
+        self.prealloc_queue = ReqQueue()
+        self.transfer_queue = ReqQueue()
         self._arrived: deque[KvArrived] = deque()
         self._num_attempts = 0
 
@@ -99,9 +100,8 @@ class DecodeScheduler(DisaggScheduler):
 
     def _on_peer_up(self, message: PeerUp, now_ns: int) -> None:
         super()._on_peer_up(message, now_ns)
-        met = [req for req in self.bootstrap_queue if req.peer == message.peer]
-        self.bootstrap_queue = [req for req in self.bootstrap_queue if req not in met]
-        for req in met:
+        for req in [req for req in self.bootstrap_queue if req.peer == message.peer]:
+            self.bootstrap_queue.discard(req)
             self._join(req, now_ns)
 
     def _join(self, req: Req, now_ns: int) -> None:
@@ -133,7 +133,7 @@ class DecodeScheduler(DisaggScheduler):
 
     def pop_preallocated(self, now_ns: int) -> None:
         """First come, first served: memory for the whole answer, then METADATA."""
-        while self.prealloc_queue and self._can_preallocate(self.prealloc_queue[0]):
+        while (req := self.prealloc_queue.head) is not None and self._can_preallocate(req):
             self._preallocate(self.prealloc_queue.popleft(), now_ns)
 
     def _can_preallocate(self, req: Req) -> bool:
@@ -223,7 +223,7 @@ class DecodeScheduler(DisaggScheduler):
         self.rooms.close(header.room, now_ns, None, told=True)
         self._by_room.pop(header.room, None)
         self.emit(Tell(peer=req.peer, message=Committed(room=header.room, attempt=header.attempt)))
-        self.transfer_queue.remove(req)
+        self.transfer_queue.discard(req)
         self.pools.maybe_release_metadata_buffer(req)
         req.time_stats.trace_ctx.end("decode.wait_kv", now_ns)
         self._run(req, first, now_ns)
@@ -281,10 +281,8 @@ class DecodeScheduler(DisaggScheduler):
 
     def _clear_slot(self, req: Req) -> None:
         super()._clear_slot(req)
-        self.bootstrap_queue = [other for other in self.bootstrap_queue if other is not req]
-        self.transfer_queue = [other for other in self.transfer_queue if other is not req]
-        if req in self.prealloc_queue:
-            self.prealloc_queue.remove(req)
+        for queue in (self.bootstrap_queue, self.prealloc_queue, self.transfer_queue):
+            queue.discard(req)
 
     def _overdue(self, room: Room, req: Req | None, now_ns: int) -> AbortReason | None:
         silent_ns = now_ns - room.progress_ns

@@ -215,11 +215,11 @@ class PrefillScheduler(DisaggScheduler):
     def next_waiting(self) -> Req | None:
         return self.waiting_queue.head or self.optimistic.head
 
-    def can_start(self, req: Req) -> bool:
+    def can_admit(self, req: Req) -> bool:
         is_bounded = req not in self.waiting_queue and not req.page_ids
         if is_bounded and not self.optimistic.can_hold(self.num_pages_needed(req)):
             return False
-        return super().can_start(req)
+        return super().can_admit(req)
 
     def start(self, req: Req, now_ns: int) -> None:
         is_optimistic = req not in self.waiting_queue
@@ -239,7 +239,7 @@ class PrefillScheduler(DisaggScheduler):
             self.chunked_req = None
             self.optimistic.put_aside(current, now_ns)
         for req in self.optimistic.idle:
-            if not self.can_start(head):
+            if not self.can_admit(head):
                 self._retract(req, now_ns)
 
     def _retract(self, req: Req, now_ns: int) -> None:

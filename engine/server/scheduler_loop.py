@@ -48,6 +48,8 @@ class SchedulerLoop:
     def run(self) -> None:
         """Until `stop`. Raises what the I/O thread died of, so that a deaf loop does not look alive."""
         while not self._stopping:
+            # Before anything of the turn: a loop that stands still anywhere must grow old.
+            self._pulse.begin_step(time.monotonic_ns())
             self.turn()
             if self._io.failure is not None:
                 raise self._io.failure

@@ -154,6 +154,8 @@ class DecodeLinks(Links):
             prefill.state = _State.RESOLVING
         elif now_ns >= prefill.next_try_ns and prefill.session and prefill.control:
             prefill.next_try_ns = now_ns + HELLO_PERIOD_NS
+            if self._pulse.stands_still(now_ns):
+                return
             hello = Hello(
                 kv_address=self._kv_address,
                 fingerprint=self._identity.fingerprint,

@@ -139,6 +139,8 @@ class PrefillLinks(Links):
         if envelope.incarnation in self._retired:
             self.counters.stale += 1
             return
+        if self._pulse.stands_still(now_ns):
+            return  # decode asks again
         problem = self._whats_wrong(hello)
         if problem is not None:
             log.error("decode %s refused: %s", envelope.src, problem)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 from engine.core.codes import AbortReason
 from engine.core.peer import KvSettled, PeerLost
+from engine.transfer.pulse import wedged_for_ns
 from engine.transfer.windows import ReceiveWindow, SendWindow
 from engine.transfer.wire import Beat, Body, Envelope, encode
 
 MS_NS = 1_000_000
 CONTROL_CREDIT_BYTES = 4 << 20
 KV_CREDIT_BYTES = 32 << 20
-WEDGED_FLOOR_NS = 5_000 * MS_NS
 GAP_PERIOD_NS = 50 * MS_NS
 
 
@@ -89,8 +89,7 @@ class Session:
             ):
                 if has_gap:
                     window.rewind(now_ns)
-        limit_ns = max(WEDGED_FLOOR_NS, 10 * beat.longest_step_ns)
-        self.wedged_for_ns = beat.step_age_ns if beat.step_age_ns > limit_ns else 0
+        self.wedged_for_ns = wedged_for_ns(beat.step_age_ns, beat.longest_step_ns)
         return [frame.settled for frame in done if frame.settled is not None]
 
     def rewind_overdue(self, now_ns: int) -> None:

@@ -18,11 +18,13 @@ _USES: dict[str, frozenset[str]] = {
 
 def exposed_rids(evidence: RunEvidence, fault: FaultWindow) -> set[str]:
     """Rids of the load that the fault met. A killed worker's spans are lost: there the history counts."""
-    begin_ns = fault.injected_ns
-    if begin_ns is None:
+    if fault.injected_ns is None or fault.begin_ns is None:
         return set()
     if fault.is_kill:
+        # From before the signal: those that it hit end before the line that says it was sent.
+        begin_ns = fault.begin_ns
         return {one.rid for one in evidence.requests if _met_kill(evidence, fault, one, begin_ns)}
+    begin_ns = fault.injected_ns
     return {one.rid for one in evidence.requests if _met_cut(evidence, fault, one, begin_ns)}
 
 

@@ -114,7 +114,7 @@ class KvArrived(msgspec.Struct, frozen=True, kw_only=True):
 
     peer: str
     header: KvPages
-    data: bytes
+    data: bytes | memoryview
     intact: bool
 
 
@@ -166,7 +166,7 @@ class Scatter(msgspec.Struct, frozen=True, kw_only=True):
     """Write arrived pages into the pool, before the next forward."""
 
     page_ids: tuple[int, ...]
-    data: bytes
+    data: bytes | memoryview
 
 
 Effect = Emit | Connect | Tell | SendKv | Scatter

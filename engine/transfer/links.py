@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import zmq
@@ -19,6 +19,10 @@ from engine.transfer.wire import MAX_CONTROL_BYTES, MAX_KV_BYTES, Envelope, Rese
 log = logging.getLogger(__name__)
 BUSY_BEAT_NS = 100 * MS_NS
 IDLE_BEAT_NS = 300 * MS_NS
+Part = bytes | memoryview
+"""A frame of a message; a large one is zmq's own memory, which lives as long as somebody holds it."""
+Handler = Callable[[Sequence[Part], int], None]
+"""Takes one message and the time."""
 
 
 @dataclass(slots=True)
@@ -51,7 +55,7 @@ class Links(ABC):
         self.counters = LinkCounters()
 
     @abstractmethod
-    def sockets(self) -> dict[zmq.Socket[bytes], Callable[[list[bytes], int], None]]:
+    def sockets(self) -> dict[zmq.Socket[bytes], Handler]:
         """Sockets to poll, each with the function that takes its messages."""
 
     @abstractmethod
@@ -103,7 +107,7 @@ class Links(ABC):
             if lost is not None:
                 self._give_up(session, lost.message)
                 continue
-            if beat_is_due:
+            if beat_is_due or session.num_unacked:
                 self.beat(session, now_ns)
             session.rewind_overdue(now_ns)
             self.flush(session, now_ns)
@@ -114,6 +118,7 @@ class Links(ABC):
         self.lose(session, message)
 
     def beat(self, session: Session, now_ns: int) -> None:
+        session.num_unacked = 0
         pulse = self._pulse
         frame = session.beat(pulse.step, pulse.age_ns(now_ns), pulse.longest_step_ns)
         self._send_control(session, (frame,))
@@ -142,7 +147,7 @@ class Links(ABC):
             self._deliver(settled)
         self._deliver(session.lost(message))
 
-    def read(self, frames: list[bytes]) -> Envelope | None:
+    def read(self, frames: Sequence[Part]) -> Envelope | None:
         """The envelope of a message; None for one that cannot be read, which is counted."""
         try:
             return decode(frames[0])

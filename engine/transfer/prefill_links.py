@@ -7,14 +7,14 @@ retired incarnation left in a proxy or a socket is dropped.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import zmq
 
 from engine.core.errors import InvariantError
 from engine.core.peer import Connect, Inbound, KvPages, KvSettled, PeerSaid, PeerUp, SendKv
-from engine.transfer.links import Links, bind, open_control, open_kv, try_send
+from engine.transfer.links import Handler, Links, Part, bind, open_control, open_kv, try_send
 from engine.transfer.pulse import LoopPulse
 from engine.transfer.route import AddressMap
 from engine.transfer.session import Identity, Session
@@ -58,7 +58,7 @@ class PrefillLinks(Links):
     def control_endpoint(self) -> str:
         return str(self._control.get_string(zmq.LAST_ENDPOINT))
 
-    def sockets(self) -> dict[zmq.Socket[bytes], Callable[[list[bytes], int], None]]:
+    def sockets(self) -> dict[zmq.Socket[bytes], Handler]:
         return {self._control: self._on_control}
 
     def sessions(self) -> list[Session]:
@@ -97,11 +97,11 @@ class PrefillLinks(Links):
 
     # ---- control ---------------------------------------------------------------------------------
 
-    def _on_control(self, frames: list[bytes], now_ns: int) -> None:
+    def _on_control(self, frames: Sequence[Part], now_ns: int) -> None:
         envelope = self.read(frames[1:])
         if envelope is None:
             return
-        routing_id = frames[0]
+        routing_id = bytes(frames[0])
         if isinstance(envelope.body, Hello):
             self._on_hello(envelope, envelope.body, routing_id, now_ns)
             return

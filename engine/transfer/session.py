@@ -29,7 +29,10 @@ class Identity:
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """``peer`` is the core's name for it, ``to`` its incarnation (empty until WELCOME)."""
+    """``peer`` is the core's name for it, ``to`` its incarnation (empty until WELCOME).
+
+    ``num_unacked``: kv frames taken since the last beat; the next beat acknowledges them.
+    """
 
     identity: Identity
     peer: str
@@ -42,6 +45,7 @@ class Session:
     control_in: ReceiveWindow = field(default_factory=ReceiveWindow)
     kv_out: SendWindow = field(default_factory=lambda: SendWindow(KV_CREDIT_BYTES, 1500 * MS_NS))
     kv_in: ReceiveWindow = field(default_factory=ReceiveWindow)
+    num_unacked: int = 0
     rewound_ns: int = 0
     wedged_for_ns: int = 0
 

@@ -75,7 +75,7 @@ def encode(envelope: Envelope) -> bytes:
     return _ENCODER.encode(envelope)
 
 
-def decode(frame: bytes) -> Envelope:
+def decode(frame: bytes | memoryview) -> Envelope:
     """Read an envelope. Raises FrameError on anything else."""
     try:
         envelope = _DECODER.decode(frame)

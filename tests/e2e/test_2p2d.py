@@ -23,7 +23,7 @@ from chaos.spec import DeploymentSpec, LinkFaultSpec, RouterSpec, WorkerSpec
 from chaos.tools import require_toxiproxy
 from tests.e2e.client import Front, prompt_of, wait_until
 
-pytestmark = [pytest.mark.e2e]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(110)]
 WORKER = WorkerSpec(max_total_tokens=4096, nice=0)
 PAIRS_SQL = """
 SELECT p.instance || '-' || d.instance, p.rid FROM spans p JOIN spans d ON p.room = d.room
@@ -173,7 +173,6 @@ def test_a_dead_decode_hurts_no_other_pair(two_by_two: LocalDeployment, front: F
     assert whole_and_equal(again, expected) == []
 
 
-@pytest.mark.timeout(110)
 def test_one_prefill_feeds_three_decodes(tmp_path: Path) -> None:
     with running(tmp_path, 1, 3) as deployment:
         front = Front(deployment)

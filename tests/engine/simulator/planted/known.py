@@ -13,7 +13,7 @@ KNOWN: dict[str, tuple[int, Law]] = {
     "dead_peer_is_blacklisted": (0, Law.SERVES_AGAIN),
     "deadlines_are_not_checked": (0, Law.ANSWERED),
     "early_abort_is_dropped": (20, Law.PEER_TOLD),
-    "failed_is_revived": (7, Law.LOST_PEER_ACTED_ON),
+    "failed_is_revived": (10, Law.PEER_TOLD),
     "gaps_are_skipped": (35, Law.BYSTANDER_UNHURT),
     "given_up_in_silence": (213, Law.CUT_NOTICED),
     "lost_peer_is_ignored": (0, Law.LOST_PEER_ACTED_ON),

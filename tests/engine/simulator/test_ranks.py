@@ -50,7 +50,7 @@ def test_a_deaf_rank_is_found() -> None:
     ranks = Deaf(others)
     leader.recv([REQUEST], 1)
     ranks.recv([REQUEST], 1)
-    with pytest.raises(RanksDisagree, match="rank 2"):
+    with pytest.raises(RanksDisagree, match="the same rooms"):
         ranks.compare_state(leader)
     effects = leader.take_effects()
     with pytest.raises(RanksDisagree, match="rank 2"):

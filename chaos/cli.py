@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chaos.brake_cli import add_brake, run_brake
 from chaos.codes import ExitCode
-from chaos.errors import ChaosError, UsageError
+from chaos.errors import BrakeOn, ChaosError, UsageError
 from chaos.scenario_cli import add_scenario_commands, add_setting
 from chaos.up_cli import add_up
 
@@ -37,6 +38,7 @@ def add_commands(subparsers: Commands) -> None:
     _add_check(subparsers)
     _add_heal(subparsers)
     _add_doctor(subparsers)
+    add_brake(subparsers).set_defaults(run=_guarded(run_brake))
 
 
 def _guarded(command: Command) -> Command:
@@ -51,7 +53,7 @@ def _guarded(command: Command) -> Command:
             return ExitCode.USAGE
         except ChaosError as error:
             print(f"severance {args.command}: {error}", file=sys.stderr)
-            return ExitCode.INVALID
+            return ExitCode.HALTED if isinstance(error, BrakeOn) else ExitCode.INVALID
 
     return run
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from chaos.links import Endpoint, Link
 from chaos.pairs import Pair
+from chaos.proc import Identity
 from chaos.toxiproxy.server import ToxiproxyServer
 
 
@@ -56,3 +57,31 @@ class Deployment(Protocol):
     def restart_worker(self, worker: str) -> None:
         """Start it again on the same ports; returns when it has generated a token."""
         ...
+
+    def stop_worker(self, worker: str) -> None:
+        """SIGTERM, and SIGKILL if that does not end it; returns when it is gone."""
+        ...
+
+    def worker_processes(self, worker: str) -> tuple[Identity, ...]:
+        """Every process of the worker, by exact identity."""
+        ...
+
+    def pause_worker(self, worker: str) -> None:
+        """SIGSTOP every process of it; returns when all are stopped."""
+        ...
+
+    def resume_worker(self, worker: str) -> None:
+        """SIGCONT every process of it. No-op for those that run."""
+        ...
+
+    def collector_processes(self) -> tuple[Identity, ...]:
+        """The span store; empty while it does not run."""
+        ...
+
+    def stop_collector(self) -> None: ...
+
+    def start_collector(self) -> None:
+        """Start the span store again on its port and its file; returns when it answers."""
+        ...
+
+    def collector_answers(self) -> bool: ...

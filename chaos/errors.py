@@ -12,6 +12,9 @@
     │   ├── ToxiproxyTimeout    no answer within our limit (a hung control API)
     │   ├── ToxiproxyRefused    an HTTP error status
     │   └── ReadBackMismatch    the server holds another toxic than the one we sent
+    ├── FaultCancelled          its heal began while it was still being made
+    ├── JournalLost             a record that must be on disk before an act cannot be written
+    ├── BrakeOn                 exit code 3: the brake of this machine is on; no run may start
     ├── ProcessFailed           a program ended early or never became ready
     ├── LoadFailed              the load driver could not do its work
     └── Stopped                 the run was stopped on purpose
@@ -69,6 +72,18 @@ class ToxiproxyRefused(ToxiproxyError):
 
 class ReadBackMismatch(ToxiproxyError):
     """The server accepted a toxic, but holds another one (it ignores unknown attributes)."""
+
+
+class FaultCancelled(ChaosError):
+    """The heal of this fault began while it was still being made."""
+
+
+class JournalLost(ChaosError):
+    """A record that must be on disk before an act cannot be written: the act is not done."""
+
+
+class BrakeOn(ChaosError):
+    """The brake of this machine is on: no run may start."""
 
 
 class ProcessFailed(ChaosError):

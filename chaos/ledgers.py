@@ -118,4 +118,4 @@ class LedgerSampler:
             self._journal.ledger("load", name, None, str(error))
             return
         self._journal.ledger("load", name, ledger)
-        self._freshness.seen(f"ledger:{name}")
+        self._freshness.seen_ledger(name, ledger)

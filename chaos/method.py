@@ -13,10 +13,16 @@ from chaos.ledgers import num_waiting, sample_all
 from chaos.records import EventKind
 from chaos.run_context import RunContext
 from chaos.spec import Step
+from chaos.watchdog import watchdog
 
 
 def run_method(run: RunContext) -> None:
-    """Each fault at its time, from an empty queue."""
+    """Each fault at its time, from an empty queue. Beside it a watchdog that heals if we are killed."""
+    with watchdog(run.directory):
+        _follow(run)
+
+
+def _follow(run: RunContext) -> None:
     begun = time.monotonic()
     spans = FaultSpans(run.deployment.traces_url, run.run_id)
     try:

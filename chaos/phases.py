@@ -11,7 +11,7 @@ from pathlib import Path
 from chaos.capacity_probe import num_probe_tokens, probe_capacity
 from chaos.control import choose_control, write_requests
 from chaos.errors import ChaosError, ProcessFailed
-from chaos.guards import GuardWatch, Sending, build_guards
+from chaos.guards import Eyes, GuardWatch, Sending, build_guards
 from chaos.history_tail import HistoryTail
 from chaos.ledgers import LedgerSampler, sample_all, wait_idle
 from chaos.method import run_method
@@ -19,6 +19,7 @@ from chaos.pairs import Pair, ask_pair, ask_router, make_ask
 from chaos.process import ManagedProcess
 from chaos.records import EventKind, FaultRecord, WorkerLedger, read_jsonl
 from chaos.run_context import RunContext
+from chaos.slo import Recent
 from loadtest.history import read_history
 
 Baseline = dict[str, WorkerLedger]
@@ -111,10 +112,17 @@ def watched(run: RunContext, rate: float) -> Iterator[None]:
     """Guards and ledger sampler on."""
     history = HistoryTail(run.directory / "history.jsonl")
     sending = Sending(until_s=time.monotonic() + run.scenario.load.duration_s, rate=rate)
-    guards = build_guards(
-        run.scenario.guards, run.deployment.workers, history, run.freshness, run.active, sending
+    recent = Recent(lambda: run.active.first_on_ns)
+    eyes = Eyes(
+        workers=run.deployment.workers,
+        history=history,
+        freshness=run.freshness,
+        active=run.active,
+        sending=sending,
+        recent=recent,
     )
-    watch = GuardWatch(guards, history, run.freshness, run.brake, run.journal)
+    guards = build_guards(run.scenario.guards, eyes)
+    watch = GuardWatch(guards, history, run.freshness, run.brake, run.journal, recent)
     sampler = LedgerSampler(run.deployment, run.journal, run.freshness)
     sampler.start()
     watch.start()

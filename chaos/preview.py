@@ -8,7 +8,7 @@ import msgspec
 
 from chaos.links import matches, pair_names
 from chaos.scenario import worker_names
-from chaos.spec import LinkFaultSpec, Scenario, Step
+from chaos.spec import LinkFaultSpec, ProcessFaultSpec, Scenario, Step
 
 _SETUP_S = 12.0
 _CONTROL_S = 8.0
@@ -75,8 +75,10 @@ def _fault(scenario: Scenario, step: Step) -> Iterator[str]:
         names = pair_names(*worker_names(scenario.deployment))
         on = [str(name) for name in names if any(matches(p, name) for p in fault.links)]
         target = ", ".join(on)
-    else:
+    elif isinstance(fault, ProcessFaultSpec):
         target = fault.worker
+    else:
+        target = "the span store"
     yield f"  {step.at_s:6.1f}  {fault.mode} {target}"
     yield f"  {step.at_s + fault.hold_s:6.1f}  healed"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from chaos import proc
 from chaos.proc import Identity
 from chaos.records import FaultEvent, FaultRecord, ProcessRecord, read_jsonl
+from chaos.undo import Undo
 
 RUNNER = "runner"
 """Name of the runner's own line in `processes.jsonl`."""
@@ -53,3 +54,10 @@ def unhealed(directory: Path) -> list[FaultRecord]:
     last = {record.fault_id: record for record in read_jsonl(path, FaultRecord)}
     over = (FaultEvent.DECLARED, FaultEvent.HEALED)
     return [record for record in last.values() if record.event not in over]
+
+
+def acts_of(directory: Path) -> list[Undo]:
+    """How to undo, from outside, every fault that was begun."""
+    path = directory / "faults.jsonl"
+    records = read_jsonl(path, FaultRecord) if path.exists() else []
+    return [act for record in records for act in record.undo]

@@ -17,6 +17,7 @@ from chaos.doctor import examine, missing, print_findings
 from chaos.errors import ChaosError, Halted, Interrupted, ToolMissing
 from chaos.interrupt import signals_pull
 from chaos.judging import judge
+from chaos.lever import lever_pulls, require_off
 from chaos.local import LocalOptions
 from chaos.progress import Progress
 from chaos.records import EventKind
@@ -34,12 +35,13 @@ def run_scenario(
 ) -> int:
     """Run it and judge it; returns the exit code. Raises `UsageError` before anything was started."""
     progress = progress or Progress()
+    require_off()
     check_machine(progress)
     prepare_out(directory)
     options = LocalOptions(regression=regression)
     run = RunContext(scenario, directory, options, require_toxiproxy(), progress)
     run.open()
-    with signals_pull(run.brake, progress.say):
+    with signals_pull(run.brake, progress.say), lever_pulls(run.brake):
         try:
             perform(run)
         finally:

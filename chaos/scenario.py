@@ -11,7 +11,7 @@ import yaml
 from chaos.errors import ScenarioError
 from chaos.field_errors import explain
 from chaos.links import matches, pair_names
-from chaos.spec import DeploymentSpec, ProcessFaultSpec, Scenario, Step
+from chaos.spec import DeploymentSpec, ProcessFaultSpec, Scenario, Step, TelemetryFaultSpec
 from chaos.variables import Scalar, declared, substitute
 
 __all__ = ["Scenario", "dump_scenario", "load_scenario", "worker_names"]
@@ -125,6 +125,8 @@ def _check_step(scenario: Scenario, index: int, step: Step) -> None:
                 f"{where}.fault.worker",
                 f"this deployment has no worker {fault.worker}, use one of {known}",
             )
+        return
+    if isinstance(fault, TelemetryFaultSpec):
         return
     names = pair_names(prefill, decode)
     for position, pattern in enumerate(fault.links):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.oracle.evidence import RunEvidence
-from chaos.oracle.fault_window import FaultWindow, pair_of
+from chaos.oracle.fault_window import PROCESS, TELEMETRY, FaultWindow, pair_of
 from chaos.oracle.paths import did_meet
 from chaos.oracle.requests import Request
 from chaos.oracle.span_index import Half
@@ -20,7 +20,14 @@ def exposed_rids(evidence: RunEvidence, fault: FaultWindow) -> set[str]:
     """Rids of the load that the fault met. A killed worker's spans are lost: there the history counts."""
     if fault.injected_ns is None or fault.begin_ns is None:
         return set()
-    if fault.is_kill:
+    if fault.kind == TELEMETRY:
+        # Every request that ended meanwhile had spans to send.
+        return {
+            one.rid
+            for one in evidence.requests
+            if one.end is not None and fault.injected_ns <= one.end.end_ns <= fault.end_ns
+        }
+    if fault.kind == PROCESS:
         # From before the signal: those that it hit end before the line that says it was sent.
         begin_ns = fault.begin_ns
         return {one.rid for one in evidence.requests if _met_kill(evidence, fault, one, begin_ns)}

@@ -10,6 +10,10 @@ from msgspec import Struct
 from chaos.records import FaultEvent, FaultRecord
 
 PROCESS = "process"
+NEW_PROCESS = ("kill", "restart")
+SILENT_PROCESS = ("kill", "restart", "pause")
+"""Modes in which nothing of the worker answers."""
+TELEMETRY = "telemetry"
 LINK = "link"
 SPAN_TAIL_NS = 1_000_000_000
 """A killed worker loses the spans that it had not sent yet: those of its last second, generously."""
@@ -54,7 +58,13 @@ class FaultWindow(Struct, frozen=True, kw_only=True):
 
     @property
     def is_kill(self) -> bool:
-        return self.kind == PROCESS
+        """Whether its workers are other processes afterwards."""
+        return self.kind == PROCESS and self.mode in NEW_PROCESS
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its workers answer nobody while it is on."""
+        return self.kind == PROCESS and self.mode in SILENT_PROCESS
 
     @property
     def label(self) -> str:
@@ -95,11 +105,11 @@ def fold(records: Sequence[FaultRecord]) -> tuple[FaultWindow, ...]:
 def killed_between(
     faults: Iterable[FaultWindow], workers: Iterable[str], begin_ns: int, end_ns: float
 ) -> bool:
-    """Whether one of ``workers`` was dead, or lost its last spans, at any time in between."""
+    """Whether one of ``workers`` was dead, or lost its last spans, at any time in between; or whether the
+    span store was away, which loses spans of all."""
     names = set(workers)
     return any(
-        fault.is_kill
-        and names & set(fault.workers)
+        (fault.kind == TELEMETRY or (fault.is_kill and names & set(fault.workers)))
         and fault.overlaps(begin_ns, end_ns + SPAN_TAIL_NS)
         for fault in faults
     )

@@ -41,9 +41,9 @@ def _silences(evidence: RunEvidence, samples: list[LedgerSample]) -> Iterator[in
 
 
 def _down(evidence: RunEvidence, sample: LedgerSample) -> bool:
-    """No answer from a worker that a fault had killed."""
+    """No answer from a worker that a fault had killed or stopped."""
     return sample.ledger is None and any(
-        fault.is_kill and sample.worker in fault.workers and fault.covers(sample.at_ns)
+        fault.is_silent and sample.worker in fault.workers and fault.covers(sample.at_ns)
         for fault in evidence.faults
     )
 

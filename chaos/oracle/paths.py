@@ -6,7 +6,7 @@ With several pairs a fault explains nothing about a request of another pair, and
 from __future__ import annotations
 
 from chaos.oracle.evidence import RunEvidence
-from chaos.oracle.fault_window import FaultWindow, pair_of
+from chaos.oracle.fault_window import PROCESS, FaultWindow, pair_of
 from chaos.oracle.plan import Plan
 from chaos.oracle.requests import Request
 
@@ -49,7 +49,7 @@ def did_meet(evidence: RunEvidence, fault: FaultWindow, request: Request) -> boo
 
 def _ends_of(fault: FaultWindow) -> tuple[Path, ...]:
     """Sets of workers; the fault lies on a path that holds all of one set."""
-    if fault.is_kill:
+    if fault.kind == PROCESS:
         return tuple(frozenset({worker}) for worker in fault.workers)
     return tuple(dict.fromkeys(frozenset(pair_of(link)) for link in fault.links))
 

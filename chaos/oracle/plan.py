@@ -68,7 +68,7 @@ class FaultPlan(Struct, frozen=True, kw_only=True):
 
     kind: str
     mode: str
-    for_s: float = 0.0
+    for_s: float | None = None
     links: tuple[str, ...] = ()
     worker: str | None = None
 

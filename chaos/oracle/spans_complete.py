@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from chaos.oracle.evidence import RunEvidence, Source
-from chaos.oracle.fault_window import killed_between, killed_incarnations
+from chaos.oracle.fault_window import SPAN_TAIL_NS, TELEMETRY, killed_between, killed_incarnations
 from chaos.oracle.findings import Findings, check
 from chaos.oracle.requests import Request
 from chaos.oracle.span_index import DECODE, PREFILL, Half, incarnation_of, number, role_of
@@ -36,7 +38,7 @@ def check_spans_complete(evidence: RunEvidence, findings: Findings) -> None:
         if role_of(span) is not None:
             by_process.setdefault((span.instance, incarnation_of(span)), []).append(span)
     for process, spans in by_process.items():
-        _numbered(process, spans, findings)
+        _numbered(evidence, process, spans, findings)
     _known_processes(evidence, set(by_process), findings)
     _no_orphans(evidence, findings)
     for request in evidence.requests:
@@ -44,8 +46,11 @@ def check_spans_complete(evidence: RunEvidence, findings: Findings) -> None:
             _both_roles(evidence, request, findings)
 
 
-def _numbered(process: Process, spans: list[Span], findings: Findings) -> None:
-    """Numbers run from 0 without a gap; only the tail of a killed process may be missing."""
+def _numbered(
+    evidence: RunEvidence, process: Process, spans: list[Span], findings: Findings
+) -> None:
+    """Numbers run from 0 without a gap; only the tail of a killed process may be missing, and what was sent
+    while the span store was away."""
     name = f"{process[0]} ({process[1] or 'no incarnation'})"
     numbers = sorted(seq for span in spans if (seq := number(span, "pd.seq")) is not None)
     findings.saw(len(numbers))
@@ -55,7 +60,23 @@ def _numbered(process: Process, spans: list[Span], findings: Findings) -> None:
         findings.doubt(f"{name}: {len(numbers) - len(set(numbers))} span numbers given twice")
     elif numbers[0] != 0 or numbers[-1] != len(numbers) - 1:
         lost = numbers[-1] + 1 - len(numbers)
-        findings.doubt(f"{name}: {lost} of {numbers[-1] + 1} spans are lost")
+        explained = _lost_with_the_store(evidence, spans)
+        findings.exempt(explained)
+        if explained < lost:
+            findings.doubt(f"{name}: {lost} of {numbers[-1] + 1} spans are lost")
+
+
+def _lost_with_the_store(evidence: RunEvidence, spans: list[Span]) -> int:
+    """Numbers missing between two spans of which the later ended after the span store went away, and the
+    earlier before it was back."""
+    mono = evidence.spans.mono
+    numbered = sorted((number(span, "pd.seq") or 0, mono(span.end_ns)) for span in spans)
+    away = [fault for fault in evidence.faults if fault.kind == TELEMETRY]
+    return sum(
+        later - earlier - 1
+        for (earlier, left_ns), (later, right_ns) in pairwise([(-1, 0), *numbered])
+        if any(fault.overlaps(left_ns, right_ns + SPAN_TAIL_NS) for fault in away)
+    )
 
 
 def _known_processes(evidence: RunEvidence, with_spans: set[Process], findings: Findings) -> None:

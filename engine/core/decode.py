@@ -31,6 +31,7 @@ from engine.core.peer import (
     KvArrived,
     KvPages,
     KvSettled,
+    KvTaken,
     Metadata,
     PeerUp,
     Scatter,
@@ -87,7 +88,7 @@ class DecodeScheduler(DisaggScheduler):
             return
         self._num_attempts += 1
         req.attempt = Attempt(self.config.incarnation, self._num_attempts)
-        req.peer = self._known_peer(req)
+        req.peer = self._known_peer(req.recv.bootstrap_host, req.recv.bootstrap_port)
         room.peer, room.attempt = req.peer, req.attempt
         if req.peer in self.peers:
             self._join(req, now_ns)
@@ -95,8 +96,8 @@ class DecodeScheduler(DisaggScheduler):
             self.bootstrap_queue.append(req)
             self.emit(Connect(peer=req.peer))
 
-    def _known_peer(self, req: Req) -> str:
-        return f"{req.recv.bootstrap_host}:{req.recv.bootstrap_port}"
+    def _known_peer(self, host: str | None, port: int | None) -> str:
+        return f"{host}:{port}"
 
     def _on_peer_up(self, message: PeerUp, now_ns: int) -> None:
         super()._on_peer_up(message, now_ns)
@@ -167,8 +168,15 @@ class DecodeScheduler(DisaggScheduler):
 
     def scatter_arrived(self, now_ns: int) -> None:
         """Put arrived pages in place, a few a step so that running requests do not wait for them."""
+        taken: dict[str, KvTaken] = {}
         for _ in range(min(len(self._arrived), self.config.max_scatters_per_step)):
-            self._scatter(self._arrived.popleft(), now_ns)
+            message = self._arrived.popleft()
+            self._scatter(message, now_ns)
+            taken[message.peer] = KvTaken(
+                peer=message.peer, session=message.session, seq=message.seq
+            )
+        for effect in taken.values():
+            self.emit(effect)
 
     def _scatter(self, message: KvArrived, now_ns: int) -> None:
         header = message.header

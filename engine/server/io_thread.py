@@ -22,7 +22,7 @@ import xxhash
 import zmq
 
 from engine.core.io_struct import FromScheduler, GaugeSample, SchedulerBeat, ToScheduler
-from engine.core.peer import Connect, Emit, Inbound, SendKv, Tell
+from engine.core.peer import Connect, Emit, Inbound, KvTaken, SendKv, Tell
 from engine.server.inbox import Inbox
 from engine.transfer.links import Handler, Links, Part
 from engine.transfer.pulse import LoopPulse
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 POLL_MS = 10
 BEAT_NS = 250_000_000
 MAX_MESSAGES_A_TURN = 256
+MAX_INBOX_MESSAGES = 65_536
+"""From here on nothing but aborts and beats is taken in, until the loop has caught up."""
 LARGE_BYTES = 65_536
 
 
@@ -41,7 +43,7 @@ class KvCommand(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
 
 
-Command = Emit | Connect | Tell | KvCommand
+Command = Emit | Connect | Tell | KvTaken | KvCommand
 
 
 class IoThread(threading.Thread):
@@ -111,6 +113,8 @@ class IoThread(threading.Thread):
         if self._from_http in ready:
             self._read_http()
         now_ns = time.monotonic_ns()
+        if self.links:
+            self.links.has_room = len(self.inbox) < MAX_INBOX_MESSAGES
         for socket, handle in handlers.items():
             if socket in ready:
                 _read_all(socket, handle, now_ns)
@@ -147,6 +151,8 @@ class IoThread(threading.Thread):
                 self.links.connect(command)
             case Tell() if self.links:
                 self.links.tell(command)
+            case KvTaken() if self.links:
+                self.links.taken(command)
             case KvCommand(send=send, data=data) if self.links:
                 self.links.send_kv(send, data, xxhash.xxh3_64_intdigest(data))
                 self._flush(self.links, send.peer, now_ns)

@@ -15,7 +15,7 @@ from engine.core.batch import Cancelled, ForwardItem, ForwardResult
 from engine.core.cancellation import is_abort
 from engine.core.decode import DecodeScheduler
 from engine.core.io_struct import ControlResp, TokenOut
-from engine.core.peer import Connect, Effect, Emit, Inbound, Scatter, SendKv, Tell
+from engine.core.peer import Connect, Effect, Emit, Inbound, KvTaken, Scatter, SendKv, Tell
 from engine.core.schedule_batch import ScheduleBatch
 from engine.core.scheduler import Scheduler
 from engine.simulator.clock import MS_NS
@@ -213,6 +213,8 @@ class Loop:
                 observer.on_send(self._process, effect)
                 data = self.runner.gather_pages(effect.page_ids)
                 self._process.send_kv(effect, data)
+            case KvTaken():
+                self._process.taken(effect)
             case Tell():
                 self._process.tell(effect)
             case Connect():

@@ -19,7 +19,7 @@ from engine.core.codes import DisaggregationMode
 from engine.core.config import SchedulerConfig
 from engine.core.factory import make_scheduler
 from engine.core.io_struct import ControlResp, TokenOut
-from engine.core.peer import Connect, Inbound, SendKv, Tell
+from engine.core.peer import Connect, Inbound, KvTaken, SendKv, Tell
 from engine.core.polling import PollFailures
 from engine.core.scheduler import Scheduler
 from engine.simulator.clock import MS_NS, VirtualClock
@@ -30,7 +30,7 @@ from engine.simulator.network import Network
 from engine.simulator.ranks import Followers
 from engine.simulator.resolver import SimResolver
 from engine.simulator.schedule import Topology
-from engine.simulator.sockets import SimSocket, Sockets
+from engine.simulator.sockets import Readable, Sockets
 from engine.transfer.decode_links import DecodeLinks
 from engine.transfer.links import Links
 from engine.transfer.prefill_links import PrefillLinks
@@ -121,8 +121,8 @@ class Process:
         self.loop = Loop(self, self.core, followers, topology)
         self._context = world.sockets.context(self.name, self._wake_io)
         self.links = self._make_links(mode, config, route_of)
-        self._handlers: dict[SimSocket, Handler] = {}
-        self._ready: list[SimSocket] = []
+        self._handlers: dict[Readable, Handler] = {}
+        self._ready: list[Readable] = []
         self._told: dict[str, None] = {}
         self._look_is_due = False
 
@@ -204,7 +204,7 @@ class Process:
         """A message of the HTTP side, through the I/O thread."""
         self.loop.put(message)
 
-    def _wake_io(self, socket: SimSocket) -> None:
+    def _wake_io(self, socket: Readable) -> None:
         self._ready.append(socket)
         if len(self._ready) == 1:
             self._clock.after(0, self.run, self._read_sockets)
@@ -218,10 +218,10 @@ class Process:
             while inbox:
                 handle(inbox.popleft(), now_ns)
 
-    def _handler_of(self, socket: SimSocket) -> Handler:
+    def _handler_of(self, socket: Readable) -> Handler:
         """As the links have it; what arrives for a socket that they have dropped is dropped."""
         if socket not in self._handlers:
-            found = cast("dict[SimSocket, Handler]", self.links.sockets())
+            found = cast("dict[Readable, Handler]", self.links.sockets())
             self._handlers = {socket: _drop} | found
         return self._handlers[socket]
 
@@ -257,12 +257,20 @@ class Process:
         self.links.send_kv(command, data, xxhash.xxh3_64_intdigest(data))
         self._told[command.peer] = None
 
+    def taken(self, command: KvTaken) -> None:
+        self.links.taken(command)
+        self._told[command.peer] = None
+
     def flush(self) -> None:
-        """Send to everybody who was told something; beats go at their ticks."""
+        """Send to everybody who was told something; other beats go at their ticks."""
+        now_ns = self._clock.now_ns
         for peer in self._told:
             session = self.links.session_of(peer)
-            if session is not None:
-                self.links.flush(session, self._clock.now_ns)
+            if session is None:
+                continue
+            if session.wants_beat:
+                self.links.beat(session, now_ns)
+            self.links.flush(session, now_ns)
         self._told.clear()
 
 

@@ -27,9 +27,9 @@ NOTICED_WITHIN_NS = 2_000 * MS_NS
 """Both halves of what a long cut of `control` hurts have ended within this."""
 MET_WITHIN_NS = 60 * MS_NS
 """By then the halves of a request know of each other, where the pair has met before."""
-SERVED_WITHIN_NS = 12_000 * MS_NS
-"""A request on a pair without faults of its own never waits longer, whatever its neighbors suffer: those
-may hold prefill's staging space until their transfers time out (10 s)."""
+SERVED_WITHIN_NS = 6_000 * MS_NS
+"""A request on a pair without faults of its own never waits longer, whatever its neighbors suffer: a decode's
+pages that are reserved for a prefill that went silent are free after the bootstrap timeout (5 s)."""
 
 
 class EndOracle:

@@ -36,7 +36,6 @@ from tests.engine.simulator.planted import (
     retracted_keeps_its_count,
     scatter_into_freed_pages,
     staging_is_not_freed,
-    trust_has_no_bound,
     trust_outlives_failure,
     waiting_never_ends,
 )
@@ -78,7 +77,6 @@ PLANTED: dict[str, tuple[Patch, ...]] = {
     "retracted_keeps_its_count": retracted_keeps_its_count.PATCHES,
     "scatter_into_freed_pages": scatter_into_freed_pages.PATCHES,
     "staging_is_not_freed": staging_is_not_freed.PATCHES,
-    "trust_has_no_bound": trust_has_no_bound.PATCHES,
     "trust_outlives_failure": trust_outlives_failure.PATCHES,
     "waiting_never_ends": waiting_never_ends.PATCHES,
 }

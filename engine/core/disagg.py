@@ -177,6 +177,8 @@ class DisaggScheduler(Scheduler):
     def poll_changed(self, now_ns: int) -> list[tuple[Req, Room, KVPoll]]:
         """Requests whose room has changed, with the state that all ranks agree on: O(changes)."""
         rooms = [room for room in self.rooms.take_changed() if room.room in self._by_room]
+        if not rooms:
+            return []
         for room in rooms:
             self._maybe_fail_poll(room, now_ns)
         polls = poll_and_all_reduce_attn_cp_tp_group([[room.state for room in rooms]])

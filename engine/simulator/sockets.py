@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Protocol, cast
 
 import zmq
 
@@ -23,6 +23,12 @@ KIND_OF_PORT = {"2": "control", "3": "kv"}
 Frames = tuple[bytes, ...]
 
 
+class Readable(Protocol):
+    """What a process reads from: a socket, or the monitor of one."""
+
+    inbox: deque[list[bytes]]
+
+
 class Sockets:
     """Who listens where, over all workers."""
 
@@ -31,14 +37,15 @@ class Sockets:
         self.listening: dict[str, SimSocket] = {}
         self.num_connections = 0
 
-    def context(self, worker: str, wake: Callable[[], None]) -> SimContext:
+    def context(self, worker: str, wake: Callable[[Readable], None]) -> SimContext:
         return SimContext(self, worker, wake)
 
 
 class SimContext:
-    """The sockets of one process; `kill` closes them as the kernel would."""
+    """The sockets of one process; `kill` closes them as the kernel would. ``wake``: there is something
+    to read in a socket that had nothing."""
 
-    def __init__(self, sockets: Sockets, worker: str, wake: Callable[[], None]) -> None:
+    def __init__(self, sockets: Sockets, worker: str, wake: Callable[[Readable], None]) -> None:
         self.sockets = sockets
         self.worker = worker
         self.wake = wake
@@ -69,7 +76,8 @@ class SimMonitor:
     def connected(self) -> None:
         if not self.is_closed:
             self.inbox.append([zmq.EVENT_HANDSHAKE_SUCCEEDED.to_bytes(2, "little") + bytes(4)])
-            self._context.wake()
+            if len(self.inbox) == 1:
+                self._context.wake(self)
 
     def close(self) -> None:
         self.is_closed = True
@@ -128,9 +136,11 @@ class SimSocket:
         connection.send_back(tuple(parts[1:]))
 
     def take(self, message: list[bytes]) -> None:
-        if not self.is_closed:
-            self.inbox.append(message)
-            self.context.wake()
+        if self.is_closed:
+            return
+        self.inbox.append(message)
+        if len(self.inbox) == 1:
+            self.context.wake(self)
 
     def close(self) -> None:
         if self.is_closed:

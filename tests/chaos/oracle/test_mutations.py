@@ -569,6 +569,15 @@ def too_few_aborts_in_decode(run: HealthyRun) -> None:
     run.expect["min_decode"] = 200
 
 
+@breaks("pool_used", UNKNOWN)
+def the_pool_was_never_that_full(run: HealthyRun) -> None:
+    """Somebody's pool was, for a moment only."""
+    run.expect["min_pool_used"] = 0.9
+    which = next(s for s in run.samples if s.phase == "load" and s.ledger is not None)
+    full = ResourceCount(total=PAGES, free=0, held=PAGES)
+    change_ledger(run, lambda sample: sample is which, resources={"kv_pages": full})
+
+
 # ---- faults ---------------------------------------------------------------------------------------
 
 

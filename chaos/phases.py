@@ -80,7 +80,7 @@ def warm_up(run: RunContext) -> float:
 def load_with_faults(run: RunContext, rate: float) -> None:
     """The load in the background, guards and sampler beside it, the method in the foreground."""
     run.phase("load")
-    workers = [run.deployment.worker_endpoint(name) for name in run.deployment.workers]
+    workers = {name: run.deployment.worker_endpoint(name) for name in run.deployment.workers}
     process = run.load.start(run.deployment.router, workers, run.deployment.traces_url, rate)
     try:
         # Seconds of the method count from the first request, not from the driver's imports.

@@ -76,12 +76,16 @@ class OutputSpec(Part, frozen=True, kw_only=True):
 
 
 class AbortMix(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """One way to give up: ``after_ms`` from the due time, or ``after_tokens`` received (a range)."""
+    """One way to give up: ``after_ms`` from the due time, or ``after_tokens`` received (a range).
+
+    ``at``: a rid abort of one half alone, ``prefill`` or ``decode``; the other must hear of it from its peer.
+    """
 
     kind: Literal["disconnect", "rid", "deadline"]
     weight: Positive = 1.0
     after_ms: tuple[NonNegative, NonNegative] | None = None
     after_tokens: tuple[Natural, Natural] | None = None
+    at: Literal["all", "prefill", "decode"] = "all"
 
 
 class AbortSpec(Part, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from chaos import proc
+from chaos.deployment import Deployment
 from chaos.errors import OutNotEmpty
 from chaos.fault_step import ActiveFaults
 from chaos.freshness import Freshness
@@ -24,6 +25,8 @@ from chaos.registry import ActiveRun, register, unregister
 from chaos.residue import RUNNER
 from chaos.run_info import describe_run, new_run_id
 from chaos.scenario import Scenario, dump_scenario
+from chaos.target import Target
+from chaos.target_deployment import TargetDeployment
 
 
 class RunContext:
@@ -34,8 +37,9 @@ class RunContext:
         scenario: Scenario,
         directory: Path,
         options: LocalOptions,
-        toxiproxy: Path,
+        toxiproxy: Path | None,
         progress: Progress,
+        target: Target | None = None,
     ) -> None:
         self.scenario = scenario
         self.directory = directory
@@ -45,20 +49,34 @@ class RunContext:
         self.info: RunInfo = describe_run(self.run_id, scenario, options.regression, toxiproxy)
         self.journal = Journal(directory, self.run_id)
         self.launcher = Launcher(self.journal)
-        self.deployment = LocalDeployment(
-            scenario.deployment,
-            self.launcher,
-            toxiproxy,
-            directory / "spans.sqlite",
-            self.brake,
-            options,
-            progress.say,
-        )
+        self.deployment = self._make_deployment(options, toxiproxy, target)
         self.load = LoadDriver(
             self.launcher, self.brake, directory, self.run_id, scenario.seed, scenario.load
         )
         self.active = ActiveFaults()
         self.freshness = Freshness()
+
+    def _make_deployment(
+        self, options: LocalOptions, toxiproxy: Path | None, target: Target | None
+    ) -> Deployment:
+        spans = self.directory / "spans.sqlite"
+        if target is None:
+            assert toxiproxy is not None, "a deployment of our own needs toxiproxy"
+            return LocalDeployment(
+                self.scenario.deployment,
+                self.launcher,
+                toxiproxy,
+                spans,
+                self.brake,
+                options,
+                self.progress.say,
+            )
+        there = TargetDeployment(target, self.directory / "logs", spans)
+        there.attach()
+        self.info = msgspec.structs.replace(
+            self.info, cannot_show=there.cannot_show, router_flags=()
+        )
+        return there
 
     def open(self) -> None:
         """Write what is known before the first process, and register the run for `severance heal`."""

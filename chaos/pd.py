@@ -17,6 +17,7 @@ from chaos.answer import Answer, Prompt, ask
 from chaos.codes import CutMode, Direction, ProcessMode
 from chaos.deployment import Deployment
 from chaos.errors import ChaosError, NotHealed, StillHeld, UsageError
+from chaos.fault_spec import FaultSpec, LinkFaultSpec, ProcessFaultSpec
 from chaos.fault_step import ActiveFaults
 from chaos.faults.build import build_fault
 from chaos.faults.declaration import HealReport
@@ -30,7 +31,6 @@ from chaos.records import WorkerLedger
 from chaos.rid_abort import abort_everywhere
 from chaos.serving import wait_until_serving
 from chaos.shield import signals_wait
-from chaos.spec import FaultSpec, LinkFaultSpec, ProcessFaultSpec
 
 AT_MOST_S = 60.0
 _LOOK_S = 0.05

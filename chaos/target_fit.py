@@ -5,15 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from chaos.codes import ProcessMode
+from chaos.fault_spec import LinkFaultSpec, ProcessFaultSpec, TelemetryFaultSpec
 from chaos.links import matches_any
 from chaos.spec import (
     KvExhaustion,
-    LinkFaultSpec,
-    ProcessFaultSpec,
     Residue,
     Scenario,
     Step,
-    TelemetryFaultSpec,
 )
 from chaos.target import Target, link_name
 

@@ -7,8 +7,8 @@ import time
 from chaos.toxiproxy.emergency import EmergencyClient
 from chaos.toxiproxy.model import Proxy, ProxySpec
 
-_OPEN = {"bandwidth": {"rate": 10_000_000}, "latency": {"latency": 0, "jitter": 0}}
-"""Attributes with which a toxic that holds bytes lets them all through."""
+_HOLDING = ("bandwidth", "latency")
+"""Toxics that hold bytes, which must get out first."""
 _FLUSH_S = 0.02
 
 
@@ -18,11 +18,15 @@ def clean_proxy(client: EmergencyClient, name: str) -> Proxy:
     Removing at once hangs for ever if a peer closed its connection meanwhile and more than one chunk waits
     for it: the server writes to nobody while it holds the lock (measured; liveness by beats makes this
     the usual case). Opened, the dead connection fails by itself and leaves; live ones lose nothing.
+
+    Opened by toxicity 0 and never by a larger rate: the server changes the rate under the feet of a stream
+    that waits with the old one, which then cuts its chunk out of bounds, and the whole server panics
+    (measured, 2.12.0: with 150 waiting connections each time, with two now and then on a busy machine).
     """
     held = client.proxy(name)
-    holding = [toxic for toxic in held.toxics if toxic.type in _OPEN]
+    holding = [toxic for toxic in held.toxics if toxic.type in _HOLDING]
     for toxic in holding:
-        client.update_toxic(name, toxic.name, _OPEN[toxic.type])
+        client.open_toxic(name, toxic.name)
     if holding:
         time.sleep(_FLUSH_S)
     for toxic in held.toxics:

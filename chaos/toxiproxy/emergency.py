@@ -33,9 +33,10 @@ class EmergencyClient:
         """One proxy. Answers even while another link hangs the listing."""
         return self._decoded(f"/proxies/{name}", Proxy)
 
-    def update_toxic(self, proxy: str, toxic: str, attributes: dict[str, int]) -> None:
-        body = msgspec.json.encode({"attributes": attributes})
-        self._call("POST", f"/proxies/{proxy}/toxics/{toxic}", body, gone_is_fine=True)
+    def open_toxic(self, proxy: str, toxic: str) -> None:
+        """Let everything pass from now on, on open connections too (toxicity 0)."""
+        path = f"/proxies/{proxy}/toxics/{toxic}"
+        self._call("POST", path, b'{"toxicity": 0}', gone_is_fine=True)
 
     def remove_toxic(self, proxy: str, toxic: str) -> None:
         self._call("DELETE", f"/proxies/{proxy}/toxics/{toxic}", gone_is_fine=True)

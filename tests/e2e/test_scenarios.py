@@ -16,14 +16,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(110)]
 HOME = Path(__file__).parents[2]
 
 
-def run(scenario: str, out: Path) -> tuple[int, Verdict, str]:
+def run(scenario: str, out: Path, within_s: float = 100) -> tuple[int, Verdict, str]:
     done = subprocess.run(
         [sys.executable, "-m", "severance", "run", f"chaos/scenarios/{scenario}", "--out", out],
         cwd=HOME,
         env={**os.environ, "XDG_CACHE_HOME": str(out.parent / "cache")},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=within_s,
         check=False,
     )
     text = done.stdout + done.stderr
@@ -50,3 +50,12 @@ def test_a_fault_on_a_link_that_nobody_uses_is_invalid(tmp_path: Path) -> None:
     assert [fault.proven for fault in verdict.faults] == [False]
     unknown = {check.id for check in verdict.checks if check.status is not CheckStatus.PASS}
     assert unknown == {"faults_proven"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_two_by_two_passes(tmp_path: Path) -> None:
+    code, verdict, text = run("two-by-two.yaml", tmp_path / "run", within_s=230)
+    assert (code, verdict.status) == (0, RunStatus.PASSED), text
+    assert all(fault.proven and fault.exposed for fault in verdict.faults)
+    assert len(verdict.ledger.workers) == 4

@@ -27,9 +27,9 @@ NOTICED_WITHIN_NS = 2_000 * MS_NS
 """Both halves of what a long cut of `control` hurts have ended within this."""
 MET_WITHIN_NS = 60 * MS_NS
 """By then the halves of a request know of each other, where the pair has met before."""
-SERVED_WITHIN_NS = 12_000 * MS_NS
-"""A request on a pair without faults of its own never waits longer, whatever its neighbors suffer: those
-may hold prefill's staging space until their transfers time out (10 s)."""
+SERVED_WITHIN_NS = 6_000 * MS_NS
+"""A request on a pair without faults of its own never waits longer, whatever its neighbors suffer: a decode's
+pages that are reserved for a prefill that went silent are free after the bootstrap timeout (5 s)."""
 
 
 class EndOracle:
@@ -76,7 +76,7 @@ class EndOracle:
         for request in self._schedule.requests:
             prefill = halves.get((f"p{request.prefill}", request.rid, request.room))
             decode = halves.get((f"d{request.decode}", request.rid, request.room))
-            if must_complete(request, unhurt, aborted):
+            if must_complete(request, unhurt, aborted, self._schedule.acts):
                 self._check_bystander(prefill, decode)
             if (request.prefill, request.decode) in untouched and prefill and decode:
                 self._check_starved(prefill, decode)
@@ -91,6 +91,16 @@ class EndOracle:
             if half.abort_ns and half.worker not in hurt and late_ns > HEEDED_WITHIN_NS:
                 text = f"{half.name} ended {late_ns // MS_NS} ms after its abort"
                 raise self._steps.broken(Law.ABORT_PROMPT, text)
+
+    def check_deadlines(self) -> None:
+        """A worker without faults of its own ends a request soon after the client's deadline."""
+        hurt = {target for fault in self._schedule.faults for target in fault.targets}
+        for half in self._world.history.halves.values():
+            deadline_ns = half.arrived_ns + half.request.deadline_ms * MS_NS
+            late_ns = half.ended_ns - deadline_ns
+            if half.request.deadline_ms and half.worker not in hurt and late_ns > HEEDED_WITHIN_NS:
+                text = f"{half.name} ended {late_ns // MS_NS} ms after its deadline"
+                raise self._steps.broken(Law.DEADLINE_KEPT, text)
 
     def check_cuts(self) -> None:
         """What was under way on a pair when its control link was cut for long has ended soon after."""

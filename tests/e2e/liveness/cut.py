@@ -141,6 +141,12 @@ def delayed_links(pair: Pair, seed: int) -> Iterator[Callable[[], None]]:
         assert not heal_links(pair.toxiproxy, list(pair.links.values())).left
 
 
+def _change_toxic(pair: Pair, proxy: str, name: str, attributes: dict[str, int]) -> None:
+    body = msgspec.json.encode({"attributes": attributes})
+    path = f"/proxies/{proxy}/toxics/{name}"
+    assert fetch(pair.toxiproxy.control, path, method="POST", body=body, timeout_s=2.0).ok
+
+
 def _delay_every_link(pair: Pair, draw: random.Random) -> None:
     """A toxic that stands is changed in place: taken off, it would let everything through at once."""
     for link in pair.links.values():
@@ -152,6 +158,6 @@ def _delay_every_link(pair: Pair, draw: random.Random) -> None:
                 name=f"delay_{stream}", type="latency", stream=stream, attributes=attributes
             )
             if toxic.name in standing:
-                pair.toxiproxy.emergency.update_toxic(link.proxy, toxic.name, attributes)
+                _change_toxic(pair, link.proxy, toxic.name, attributes)
             else:
                 pair.toxiproxy.client.add_toxic(link.proxy, toxic)

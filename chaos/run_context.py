@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
 import msgspec
 
-from chaos import proc
 from chaos.deployment import Deployment
 from chaos.errors import OutNotEmpty
 from chaos.fault_step import ActiveFaults
@@ -17,12 +15,11 @@ from chaos.interrupt import Brake
 from chaos.journal import Journal
 from chaos.load import LoadDriver
 from chaos.local import LocalDeployment, LocalOptions
-from chaos.proc import Identity
 from chaos.process import Launcher
 from chaos.progress import Progress
-from chaos.records import EventKind, ProcessRecord, RunInfo
+from chaos.records import EventKind, RunInfo
+from chaos.registration import own_identity, own_record
 from chaos.registry import ActiveRun, register, unregister
-from chaos.residue import RUNNER
 from chaos.run_info import describe_run, new_run_id
 from chaos.scenario import Scenario, dump_scenario
 from chaos.target import Target
@@ -83,13 +80,13 @@ class RunContext:
         (self.directory / "logs").mkdir()
         dump_scenario(self.scenario, self.directory / "scenario.resolved.yaml")
         self.journal.run_info(self.info)
-        self.journal.process(self._runner_record(ended=False))
+        self.journal.process(own_record(ended=False))
         try:
             register(
                 ActiveRun(
                     run_id=self.run_id,
                     directory=str(self.directory.resolve()),
-                    runner=_own_identity(),
+                    runner=own_identity(),
                 )
             )
         except OSError as error:
@@ -101,7 +98,7 @@ class RunContext:
             residue=tuple(residue),
             duration_s=self.progress.elapsed_s,
         )
-        self.journal.process(self._runner_record(ended=True))
+        self.journal.process(own_record(ended=True))
         if not residue:
             unregister(self.run_id)
 
@@ -112,17 +109,6 @@ class RunContext:
         """Change fields of `run.json`."""
         self.info = msgspec.structs.replace(self.info, **changes)
         self.journal.run_info(self.info)
-
-    def _runner_record(self, ended: bool) -> ProcessRecord:
-        own = _own_identity()
-        return ProcessRecord(
-            name=RUNNER,
-            pid=own.pid,
-            started_ticks=own.started_ticks,
-            argv=self.info.argv,
-            ports=(),
-            ended=ended,
-        )
 
 
 def prepare_out(directory: Path) -> None:
@@ -136,9 +122,3 @@ def prepare_out(directory: Path) -> None:
 
 def _fresh(directory: Path) -> str:
     return f"{directory}-{time.strftime('%H%M%S')}"
-
-
-def _own_identity() -> Identity:
-    stat = proc.read_stat(os.getpid())
-    assert stat is not None, "this process has no /proc entry"
-    return Identity(pid=stat.pid, started_ticks=stat.started_ticks)

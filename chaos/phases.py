@@ -33,7 +33,11 @@ def start(run: RunContext) -> None:
     """Toxiproxy, span store, workers, router: serving."""
     run.phase("setup")
     names = ", ".join(run.deployment.workers)
-    with run.progress.during(f"starting toxiproxy, span store, {names} and the router"):
+    if run.is_ours:
+        doing = f"starting toxiproxy, span store, {names} and the router"
+    else:
+        doing = f"looking whether {names} and the router answer"
+    with run.progress.during(doing):
         run.deployment.start()
         if not wait_serving(run):
             raise ProcessFailed(

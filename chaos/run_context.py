@@ -39,6 +39,7 @@ class RunContext:
         target: Target | None = None,
     ) -> None:
         self.scenario = scenario
+        self.is_ours = target is None
         self.directory = directory
         self.progress = progress
         self.brake = Brake()

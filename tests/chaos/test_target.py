@@ -144,3 +144,18 @@ def test_a_toxiproxy_that_is_not_there_is_a_usage_error(
     )
     assert code == 2
     assert "no proxy kv" in capsys.readouterr().err
+
+
+def test_a_suite_of_which_nothing_fits_is_a_usage_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "suite"
+    folder.mkdir()
+    fault = '{at_s: 5, fault: {kind: link, mode: stall, links: ["control:*"], for_s: 1}}'
+    for name in ("a", "b"):
+        (folder / f"{name}.yaml").write_text(
+            f"name: {name}\nload: {{duration_s: 20}}\nmethod: [{fault}]\n"
+        )
+    target = str(write(tmp_path, GOOD))
+    assert severance("run", str(folder), "--target", target, "--out", str(tmp_path / "out")) == 2
+    assert "nothing of this suite fits the target" in capsys.readouterr().err

@@ -202,3 +202,34 @@ def test_a_command_that_fails_is_a_fault_that_was_not_made(up: Up, tmp_path: Pat
         with pd.kill("d0"):
             pass
     assert there.worker_runs("d0")
+
+
+TEST = """
+def test_theirs(pd_deployment, stall):
+    assert pd_deployment.generate("hello").completed
+    stall("kv:*").__enter__()
+"""
+
+
+def test_pytest_uses_a_deployment_of_somebody_elses_and_leaves_it(up: Up, tmp_path: Path) -> None:
+    before = pids(up)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "test_inner.py").write_text(TEST)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "chaos.pytest_plugin"),
+            *("-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={tmp_path / 'inner'}"),
+            *("--pd-target", str(up.out / "target.yaml"), "inner"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(HOME)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    assert pids(up) == before
+    there = attach(up, tmp_path)
+    assert unhealed(there.toxiproxy, there.links) == []

@@ -254,6 +254,7 @@ def everything_a_near_tie(run: HealthyRun) -> None:
         if isinstance(record, End):
             ids = (255 - record.output_ids[0], *record.output_ids[1:])
             change(run.control, is_end(record.rid), output_ids=ids, margins=(0.0,) * 24)
+            change_end(run, record.rid, margins=(0.0,) * 24)
 
 
 @breaks("tokens_equal_control", UNKNOWN)
@@ -774,6 +775,15 @@ def halves_disagree_though_the_link_is_up(run: HealthyRun) -> None:
     late = {"pd.abort.via": "local", "pd.abort.released_ns": released + 2_000_000_000}
     change_span(run, which, dict(late))
     change_span(run, is_span("request", rid, "decode"), {"pd.abort.via": "local"})
+
+
+@breaks("tokens_equal_control", FAIL)
+def sure_of_a_wrong_token(run: HealthyRun) -> None:
+    """The control was unsure there; rounding still does not make anybody sure of the other token."""
+    rid = controlled(run)
+    ids = (255 - end_of(run, rid).output_ids[0], *end_of(run, rid).output_ids[1:])
+    change_end(run, rid, output_ids=ids)
+    change(run.control, is_end(rid), margins=(0.0,) * 24)
 
 
 @breaks("tokens_equal_control", FAIL)

@@ -56,7 +56,7 @@ def harmless_s(plan: Plan, links: tuple[str, ...]) -> float:
 
 def is_short(plan: Plan, fault: FaultPlan) -> bool:
     """Whether the scenario asks for a cut that must be harmless."""
-    return fault.mode in CUTS and 0 < fault.for_s <= harmless_s(plan, fault.links)
+    return fault.mode in CUTS and 0 < (fault.for_s or 0) <= harmless_s(plan, fault.links)
 
 
 def _is_short(plan: Plan, fault: FaultWindow) -> bool:

@@ -9,7 +9,7 @@ stands still while its I/O lives; a killed one never runs again.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -78,6 +78,13 @@ class SimDecodeLinks(DecodeLinks):
 
     def advance(self, now_ns: int) -> None:
         self._advance(now_ns)
+
+    def acknowledge(self, read: Sequence[object], now_ns: int) -> None:
+        """The real I/O thread ticks behind every read, so that acks of pages do not wait."""
+        if cast(object, self._kv) in read:
+            for session in self.sessions():
+                if session.num_unacked:
+                    self.beat(session, now_ns)
 
 
 class World:
@@ -217,6 +224,8 @@ class Process:
             inbox = socket.inbox
             while inbox:
                 handle(inbox.popleft(), now_ns)
+        if isinstance(self.links, SimDecodeLinks):
+            self.links.acknowledge(ready, now_ns)
 
     def _handler_of(self, socket: Readable) -> Handler:
         """As the links have it; what arrives for a socket that they have dropped is dropped."""
@@ -268,7 +277,7 @@ class Process:
             session = self.links.session_of(peer)
             if session is None:
                 continue
-            if session.wants_beat:
+            if session.num_unacked:
                 self.links.beat(session, now_ns)
             self.links.flush(session, now_ns)
         self._told.clear()

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from chaos.fault_spec import LinkFaultSpec, ProcessFaultSpec
 from chaos.links import matches, pair_names
 from chaos.scenario import worker_names
-from chaos.spec import LinkFaultSpec, ProcessFaultSpec, Scenario, Step
+from chaos.spec import Scenario, Step
 
 _SETUP_S = 12.0
 _CONTROL_S = 8.0

@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from chaos.draw import draw_method
 from chaos.errors import ScenarioError
+from chaos.fault_spec import ProcessFaultSpec, TelemetryFaultSpec
 from chaos.field_errors import explain
 from chaos.links import matches, pair_names
-from chaos.spec import DeploymentSpec, ProcessFaultSpec, Scenario, Step, TelemetryFaultSpec
+from chaos.spec import DeploymentSpec, Scenario, Step
 from chaos.variables import Scalar, declared, substitute
 
 __all__ = ["Scenario", "dump_scenario", "load_scenario", "worker_names"]
@@ -31,8 +33,19 @@ def load_scenario(
         scenario = msgspec.convert(document, Scenario)
     except msgspec.ValidationError as error:
         raise explain(str(error), document) from error
+    scenario = _with_drawn_method(scenario)
     _check(scenario)
     return scenario
+
+
+def _with_drawn_method(scenario: Scenario) -> Scenario:
+    """What was drawn replaces ``draw``, so that the resolved file says it and draws no second time."""
+    if scenario.draw is None:
+        return scenario
+    if scenario.method:
+        raise ScenarioError("draw", "cannot stand beside method; keep one of them")
+    method = draw_method(scenario, scenario.draw, *worker_names(scenario.deployment))
+    return msgspec.structs.replace(scenario, method=method, draw=None)
 
 
 def _read(path: Path) -> dict[str, object]:

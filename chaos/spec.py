@@ -8,25 +8,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, field
 
-from chaos.codes import CutMode, Direction, ProcessMode, TelemetryMode
+from chaos.codes import CutMode, Direction, ProcessMode
+from chaos.fault_spec import FaultSpec, LinkFaultSpec, ProcessFaultSpec
+from chaos.spec_types import Count, LinkPattern, Natural, NonNegative, Part, Positive, Share
 
 SCHEMA = "severance.scenario/1"
-
-Positive = Annotated[float, Meta(gt=0)]
-NonNegative = Annotated[float, Meta(ge=0)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-Count = Annotated[int, Meta(ge=1)]
-Natural = Annotated[int, Meta(ge=0)]
-LinkPattern = Annotated[
-    str, Meta(pattern=r"^(bootstrap|control|kv|\*):(\*|(p\d+|p?\*)-(d\d+|d?\*))$")
-]
-WorkerName = Annotated[str, Meta(pattern=r"^[pd]\d+$")]
-
-
-class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of every section: a misspelt field is an error, not a fault that does nothing."""
 
 
 class WorkerSpec(Part, frozen=True, kw_only=True):
@@ -131,146 +119,28 @@ class SteadySpec(Part, frozen=True, kw_only=True):
     within_s: NonNegative = 4.0
 
 
-class LinkFaultSpec(Part, frozen=True, kw_only=True, tag_field="kind", tag="link"):
-    """Cut every link that matches one of ``links``, all at once, for ``for_s`` seconds.
-
-    ==========  =====================================================  ==========================
-    mode        needs                                                  may have
-    ==========  =====================================================  ==========================
-    stall                                                              direction
-    blackhole                                                          direction
-    refuse
-    reset                                                              direction
-    one_way     direction: up or down                                  of: stall (default), blackhole
-    trickle     rate_kb_s (1000 bytes)                                 direction
-    latency     latency_ms                                             jitter_ms (smaller), direction
-    cut_after   after_bytes                                            direction
-    flap        period_s, duty (share of the period that is cut)       of: stall, blackhole, refuse
-    ==========  =====================================================  ==========================
-    """
-
-    mode: CutMode
-    links: Annotated[tuple[LinkPattern, ...], Meta(min_length=1)]
-    for_s: Positive
-    direction: Direction = Direction.BOTH
-    of: CutMode | None = None
-    latency_ms: Annotated[int, Meta(ge=1, le=600_000)] | None = None
-    jitter_ms: Natural | None = None
-    rate_kb_s: Annotated[int, Meta(ge=1, le=1024)] | None = None
-    after_bytes: Count | None = None
-    period_s: Annotated[float, Meta(ge=0.2)] | None = None
-    duty: Annotated[float, Meta(gt=0, lt=1)] | None = None
-
-    def __post_init__(self) -> None:
-        check_link_fault(self)
-
-    @property
-    def hold_s(self) -> float:
-        return self.for_s
+_EVERY_LINK: tuple[LinkPattern, ...] = ("*:*",)
+_DRAWN: tuple[FaultSpec, ...] = (
+    LinkFaultSpec(mode=CutMode.STALL, links=_EVERY_LINK, for_s=1),
+    LinkFaultSpec(mode=CutMode.BLACKHOLE, links=_EVERY_LINK, for_s=1),
+    LinkFaultSpec(mode=CutMode.REFUSE, links=_EVERY_LINK, for_s=1),
+    LinkFaultSpec(mode=CutMode.RESET, links=_EVERY_LINK, for_s=1),
+    LinkFaultSpec(mode=CutMode.ONE_WAY, links=_EVERY_LINK, for_s=1, direction=Direction.UP),
+    LinkFaultSpec(mode=CutMode.ONE_WAY, links=_EVERY_LINK, for_s=1, direction=Direction.DOWN),
+    ProcessFaultSpec(mode=ProcessMode.KILL, worker="d0"),
+    ProcessFaultSpec(mode=ProcessMode.PAUSE, worker="d0", for_s=1),
+)
 
 
-_NEEDS: dict[CutMode, tuple[str, ...]] = {
-    CutMode.TRICKLE: ("rate_kb_s",),
-    CutMode.LATENCY: ("latency_ms",),
-    CutMode.CUT_AFTER: ("after_bytes",),
-    CutMode.FLAP: ("period_s", "duty"),
-}
-_ALSO: dict[CutMode, tuple[str, ...]] = {
-    CutMode.LATENCY: ("jitter_ms",),
-    CutMode.FLAP: ("of",),
-    CutMode.ONE_WAY: ("of",),
-}
-_OF = {
-    CutMode.ONE_WAY: (CutMode.STALL, CutMode.BLACKHOLE),
-    CutMode.FLAP: (CutMode.STALL, CutMode.BLACKHOLE, CutMode.REFUSE),
-}
-_UNDIRECTED = (CutMode.REFUSE, CutMode.FLAP)
-_SLOWEST_DOWN_KB_S = 3
+class DrawSpec(Part, frozen=True, kw_only=True):
+    """A method that is drawn from the scenario's seed: ``faults`` of those in ``of``, each on some of its
+    links or on any worker, for a time within ``for_s``, at least ``apart_s`` after the heal before it."""
 
-
-def check_link_fault(fault: LinkFaultSpec) -> None:
-    """A field that its mode needs must be there, and none that it would not heed. Raises `ValueError`."""
-    given = {
-        "of": fault.of,
-        "latency_ms": fault.latency_ms,
-        "jitter_ms": fault.jitter_ms,
-        "rate_kb_s": fault.rate_kb_s,
-        "after_bytes": fault.after_bytes,
-        "period_s": fault.period_s,
-        "duty": fault.duty,
-    }
-    mode, needs = fault.mode, _NEEDS.get(fault.mode, ())
-    for name in needs:
-        if given[name] is None:
-            raise ValueError(f"mode {mode} needs {name}")
-    for name, value in given.items():
-        if value is not None and name not in needs + _ALSO.get(mode, ()):
-            raise ValueError(f"mode {mode} has no {name}")
-    if fault.of is not None and fault.of not in _OF[mode]:
-        raise ValueError(f"mode {mode} can be of {', '.join(_OF[mode])}, not of {fault.of}")
-    _check_direction(fault)
-    if (fault.jitter_ms or 0) >= (fault.latency_ms or 1):
-        raise ValueError("jitter_ms must be smaller than latency_ms")
-
-
-def _check_direction(fault: LinkFaultSpec) -> None:
-    mode, direction = fault.mode, fault.direction
-    if mode is CutMode.ONE_WAY and direction is Direction.BOTH:
-        raise ValueError("mode one_way needs direction: up or down")
-    if mode in _UNDIRECTED and direction is not Direction.BOTH:
-        raise ValueError(f"mode {mode} has no direction: it ends or cuts both")
-    too_fast = (fault.rate_kb_s or 0) > _SLOWEST_DOWN_KB_S
-    if mode is CutMode.TRICKLE and direction is Direction.DOWN and too_fast:
-        raise ValueError(
-            f"a trickle of direction down can be shown up to rate_kb_s {_SLOWEST_DOWN_KB_S} only"
-        )
-
-
-class ProcessFaultSpec(Part, frozen=True, kw_only=True, tag_field="kind", tag="process"):
-    """Something happens to all processes of ``worker``.
-
-    ========  ====================================================================  ================
-    mode      what                                                                  takes
-    ========  ====================================================================  ================
-    kill      SIGKILL; started again on the same ports after ``restart_after_s``    restart_after_s
-    restart   SIGTERM, waits for its end (SIGKILL after 10 s); started again        restart_after_s
-    pause     SIGSTOP for ``for_s``, then SIGCONT                                   for_s
-    slow      gets ``cpu_share`` of its time for ``for_s``                          for_s, cpu_share
-    ========  ====================================================================  ================
-    """
-
-    mode: ProcessMode
-    worker: WorkerName
-    restart_after_s: NonNegative = 1.0
-    for_s: Positive | None = None
-    cpu_share: Annotated[float, Meta(ge=0.05, le=0.9)] | None = None
-
-    def __post_init__(self) -> None:
-        lasts = self.mode in (ProcessMode.PAUSE, ProcessMode.SLOW)
-        if lasts != (self.for_s is not None):
-            raise ValueError(f"mode {self.mode} {'needs' if lasts else 'has no'} for_s")
-        slow = self.mode is ProcessMode.SLOW
-        if slow != (self.cpu_share is not None):
-            raise ValueError(f"mode {self.mode} {'needs' if slow else 'has no'} cpu_share")
-
-    @property
-    def hold_s(self) -> float:
-        return self.restart_after_s if self.for_s is None else self.for_s
-
-
-class TelemetryFaultSpec(Part, frozen=True, kw_only=True, tag_field="kind", tag="telemetry"):
-    """The span store is away: ``collector_down`` ends it (exports are refused), ``collector_stall`` stops
-    it (exports hang). The engine must not slow down."""
-
-    mode: TelemetryMode
-    for_s: Positive
-
-    @property
-    def hold_s(self) -> float:
-        return self.for_s
-
-
-FaultSpec = LinkFaultSpec | ProcessFaultSpec | TelemetryFaultSpec
+    faults: Count = 3
+    of: Annotated[tuple[FaultSpec, ...], Meta(min_length=1)] = _DRAWN
+    for_s: tuple[Positive, Positive] = (0.5, 3.0)
+    first_at_s: NonNegative = 5.0
+    apart_s: Positive = 6.0
 
 
 class Step(Part, frozen=True, kw_only=True):
@@ -381,7 +251,7 @@ class Expect(Part, frozen=True, kw_only=True):
 
 
 class Scenario(Part, frozen=True, kw_only=True):
-    """One scenario file. An empty ``method`` is a run without faults.
+    """One scenario file. An empty ``method`` is a run without faults; ``draw`` makes one from the seed.
 
     ``variables``: values that the file uses as ``${name}`` (`chaos.variables`).
     """
@@ -389,11 +259,12 @@ class Scenario(Part, frozen=True, kw_only=True):
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
     schema: Literal["severance.scenario/1"] = "severance.scenario/1"
     description: str = ""
-    variables: dict[str, str | int | float | bool] = {}
+    variables: dict[str, str | int | float | bool] = field(default_factory=dict)
     seed: Natural = 0
     deployment: DeploymentSpec = DeploymentSpec()
     load: LoadSpec = LoadSpec()
     steady_state: SteadySpec = SteadySpec()
     method: tuple[Step, ...] = ()
+    draw: DrawSpec | None = None
     guards: tuple[GuardSpec, ...] = (StuckRequest(), NoData())
     expect: Expect = Expect()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chaos.codes import ProcessMode
 from chaos.deployment import Deployment
+from chaos.fault_spec import FaultSpec, LinkFaultSpec, ProcessFaultSpec, TelemetryFaultSpec
 from chaos.faults.base import Fault
 from chaos.faults.collector import CollectorFault
 from chaos.faults.cuts import cut_links
@@ -12,7 +13,6 @@ from chaos.faults.pause import PauseFault
 from chaos.faults.restart import RestartFault
 from chaos.faults.slow import SlowFault
 from chaos.links import matches_any
-from chaos.spec import FaultSpec, LinkFaultSpec, ProcessFaultSpec, TelemetryFaultSpec
 
 
 def build_fault(spec: FaultSpec, deployment: Deployment) -> Fault:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from chaos.codes import CutMode
+from chaos.fault_spec import LinkFaultSpec
 from chaos.faults.blackhole import blackhole_cut
 from chaos.faults.cut import Cut
 from chaos.faults.cut_after import cut_after_cut
@@ -17,7 +18,6 @@ from chaos.faults.reset import reset_cut
 from chaos.faults.stall import stall_cut
 from chaos.faults.trickle import trickle_cut
 from chaos.links import Link
-from chaos.spec import LinkFaultSpec
 from chaos.toxiproxy.server import ToxiproxyServer
 
 _CUTS: dict[CutMode, Callable[[LinkFaultSpec], Cut]] = {

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from chaos.codes import CutMode, Direction, LinkKind, Lost
+from chaos.fault_spec import LinkFaultSpec
 from chaos.faults.cuts import cut_links
 from chaos.links import Link
-from chaos.spec import LinkFaultSpec
 from chaos.toxiproxy.server import ToxiproxyServer
 from tests.chaos.link_probe import Measured, measure, zmq_link
 

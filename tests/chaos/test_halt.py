@@ -15,6 +15,7 @@ import pytest
 
 from chaos.codes import HealRung
 from chaos.errors import Halted, JournalLost
+from chaos.fault_spec import LinkFaultSpec
 from chaos.fault_step import ActiveFaults, FaultStep
 from chaos.faults.cuts import cut_links
 from chaos.faults.stall import stall
@@ -23,7 +24,6 @@ from chaos.interrupt import Brake
 from chaos.journal import Journal
 from chaos.links import Link
 from chaos.records import EventKind, FaultEvent, FaultRecord, RunEvent, read_jsonl
-from chaos.spec import LinkFaultSpec
 from chaos.toxiproxy.server import ToxiproxyServer
 from tests.chaos.test_heal import back_pressure, hang, swallowed_syns
 

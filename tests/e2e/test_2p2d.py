@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from chaos.codes import CutMode
+from chaos.fault_spec import LinkFaultSpec
 from chaos.faults.build import build_fault
 from chaos.interrupt import Brake
 from chaos.journal import Journal
 from chaos.local import LocalDeployment
 from chaos.pairs import Completion, Pair, ask_pair, make_ask
 from chaos.process import Launcher
-from chaos.spec import DeploymentSpec, LinkFaultSpec, RouterSpec, WorkerSpec
+from chaos.spec import DeploymentSpec, RouterSpec, WorkerSpec
 from chaos.tools import require_toxiproxy
 from tests.e2e.client import Front, prompt_of, wait_until
 

@@ -1,4 +1,4 @@
-"""Commands of this package: `up`, `run`, `check`, `heal`, `doctor`, and those of `chaos.scenario_cli`.
+"""Commands of this package: `up`, `run`, `check`, `heal`, `doctor`, `compare`, and `chaos.scenario_cli`'s.
 
 Heavy imports happen inside them.
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chaos import compare
 from chaos.brake_cli import add_brake, run_brake
 from chaos.codes import ExitCode
 from chaos.errors import BrakeOn, ChaosError, UsageError
@@ -39,6 +40,7 @@ def add_commands(subparsers: Commands) -> None:
     _add_heal(subparsers)
     _add_doctor(subparsers)
     add_brake(subparsers).set_defaults(run=_guarded(run_brake))
+    compare.add_commands(subparsers)
 
 
 def _guarded(command: Command) -> Command:

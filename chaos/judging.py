@@ -17,7 +17,7 @@ def judge(
     interrupted: bool = False,
     residue: list[str] | None = None,
 ) -> int:
-    """Write verdict, aborts, junit and report; returns the exit code.
+    """Write verdict, aborts, junit, summary and report; returns the exit code.
 
     An oracle that breaks is no verdict (4); a report that breaks is said and changes nothing.
     """
@@ -50,8 +50,10 @@ def _judge(directory: Path) -> Verdict:
 
 
 def _publish(directory: Path, verdict: Verdict) -> None:
+    from dashboards.github_summary import write_summary
     from dashboards.junit import write_junit
     from dashboards.report.page import write_report
 
     write_junit(directory, verdict)
+    write_summary(directory, verdict)
     write_report(directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -69,15 +70,16 @@ class LoadDriver:
         return capacity
 
     def start(
-        self, url: Endpoint, abort_urls: list[Endpoint], traces_url: str, rate: float
+        self, url: Endpoint, workers: Mapping[str, Endpoint], traces_url: str, rate: float
     ) -> ManagedProcess:
-        """The open-loop load, in the background."""
+        """The open-loop load, in the background. ``workers``: where an abort by rid can go, by name."""
         mix = self._directory / "abort-mix.json"
         mix.write_bytes(msgspec.json.encode(self._spec.aborts.mix))
         arrival = self._spec.arrival
         argv = self._common("open", url, traces_url)
-        for abort_url in abort_urls:
-            argv += ["--abort-url", f"http://{abort_url}"]
+        for name, worker in workers.items():
+            role = "prefill" if name.startswith("p") else "decode"
+            argv += ["--abort-url", f"{role}=http://{worker}"]
         argv += ["--request-rate", f"{rate:.4f}", "--duration", str(self._spec.duration_s)]
         argv += ["--arrival-pattern", arrival.pattern, "--burstiness", str(arrival.burstiness)]
         argv += ["--abort-mix", str(mix), "--abort-share", str(self._spec.aborts.share)]

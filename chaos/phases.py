@@ -15,10 +15,11 @@ from chaos.guards import Eyes, GuardWatch, Sending, build_guards
 from chaos.history_tail import HistoryTail
 from chaos.ledgers import LedgerSampler, sample_all, wait_idle
 from chaos.method import run_method
-from chaos.pairs import Pair, ask_pair, ask_router, make_ask
+from chaos.pairs import Pair
 from chaos.process import ManagedProcess
 from chaos.records import EventKind, FaultRecord, WorkerLedger, read_jsonl
 from chaos.run_context import RunContext
+from chaos.serving import wait_until_serving
 from chaos.slo import Recent
 from loadtest.history import read_history
 
@@ -44,21 +45,9 @@ def wait_serving(run: RunContext) -> bool:
     """A small request completes through the router, which knows its workers, and on every pair, which
     know each other."""
     within_s = run.scenario.deployment.ready_within_s
-    last: list[str] = []
-
-    def completes() -> bool:
-        got = ask_router(run.deployment.router, make_ask(8, seed=0), within_s=5.0)
-        last[:] = [got.detail]
-        for pair in run.deployment.pairs if got.ok else ():
-            got = ask_pair(pair, make_ask(8, seed=0), within_s=5.0)
-            last[:] = [f"{pair}: {got.detail}"]
-            if not got.ok:
-                break
-        return got.ok
-
-    ok = run.brake.wait_for(completes, within_s, poll_s=0.2)
-    run.journal.event(EventKind.NOTE, "serving", ok=ok, limit=within_s, detail="".join(last))
-    return ok
+    problem = wait_until_serving(run.deployment, run.brake, within_s)
+    run.journal.event(EventKind.NOTE, "serving", ok=not problem, limit=within_s, detail=problem)
+    return not problem
 
 
 def take_baseline(run: RunContext) -> Baseline:
@@ -91,7 +80,7 @@ def warm_up(run: RunContext) -> float:
 def load_with_faults(run: RunContext, rate: float) -> None:
     """The load in the background, guards and sampler beside it, the method in the foreground."""
     run.phase("load")
-    workers = [run.deployment.worker_endpoint(name) for name in run.deployment.workers]
+    workers = {name: run.deployment.worker_endpoint(name) for name in run.deployment.workers}
     process = run.load.start(run.deployment.router, workers, run.deployment.traces_url, rate)
     try:
         # Seconds of the method count from the first request, not from the driver's imports.

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from chaos.links import Endpoint
+from chaos.spawn import LEADER_VARIABLE
 
 RUN_VARIABLE = "SEVERANCE_RUN"
 """Set in the environment of every process of a run; children of children carry it too."""
@@ -22,7 +23,6 @@ class ProcessStat(Struct, frozen=True, kw_only=True):
 
     pid: int
     state: str
-    session: int
     started_ticks: int
 
 
@@ -41,9 +41,7 @@ def read_stat(pid: int) -> ProcessStat | None:
         return None
     # The command may hold spaces and parentheses; the fields begin after the last one.
     fields = text.rpartition(")")[2].split()
-    return ProcessStat(
-        pid=pid, state=fields[0], session=int(fields[3]), started_ticks=int(fields[19])
-    )
+    return ProcessStat(pid=pid, state=fields[0], started_ticks=int(fields[19]))
 
 
 def alive(identity: Identity) -> bool:
@@ -87,14 +85,20 @@ def wait_gone(identities: list[Identity], timeout_s: float) -> list[Identity]:
         time.sleep(0.01)
 
 
-def session_members(session: int, run_id: str) -> list[Identity]:
-    """Processes of a session that carry our run id: what a dead leader left behind."""
+def family(leader: int, run_id: str) -> list[Identity]:
+    """A process of a run and all that it started, also what it left behind when it died.
+
+    A child may have made a session of its own, or have another parent by now; the environment that it was
+    started with still names our run and the leader.
+    """
+    ours, led = f"{RUN_VARIABLE}={run_id}", f"{LEADER_VARIABLE}={leader}"
     found = []
     for entry in os.listdir("/proc"):
         stat = read_stat(int(entry)) if entry.isdigit() else None
-        if stat is None or stat.session != session or stat.state in ("Z", "X"):
+        if stat is None or stat.state in ("Z", "X"):
             continue
-        if f"{RUN_VARIABLE}={run_id}" in environment(stat.pid):
+        marks = environment(stat.pid)
+        if ours in marks and (led in marks or stat.pid == leader):
             found.append(Identity(pid=stat.pid, started_ticks=stat.started_ticks))
     return found
 

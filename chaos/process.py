@@ -69,14 +69,14 @@ class ManagedProcess:
         return True
 
     def kill(self, timeout_s: float = 5.0) -> list[Identity]:
-        """SIGKILL the program and what it left in its session; returns whoever is still there."""
+        """SIGKILL the program and what it started; returns whoever is still there."""
         self.signal(signal.SIGKILL)
         self.wait(timeout_s)
         return self._sweep(timeout_s)
 
     def members(self) -> list[Identity]:
-        """Live processes of its session, itself included."""
-        return proc.session_members(self.pid, self._run_id)
+        """Live processes of it: itself and all that it started."""
+        return proc.family(self.pid, self._run_id)
 
     def tail(self, num_lines: int = 15) -> str:
         """End of its log, for an error message."""

@@ -25,7 +25,11 @@ class ClockPair(Struct, frozen=True, kw_only=True):
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
-    """`run.json`. ``capacity_*`` come from the warm-up; ``finished`` False: the runner was cut short."""
+    """`run.json`. ``capacity_*`` come from the warm-up; ``finished`` False: the runner was cut short.
+
+    ``cannot_show``: kinds of evidence (spans, ledger, metrics, control run) that the target has no way to
+    give; checks that need them are unobservable. Our own engine shows everything.
+    """
 
     schema: str
     run_id: str
@@ -47,6 +51,7 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     request_rate: float | None = None
     duration_s: float = 0.0
     residue: tuple[str, ...] = ()
+    cannot_show: tuple[str, ...] = ()
 
 
 class FaultEvent(StrEnum):

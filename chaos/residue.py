@@ -35,11 +35,11 @@ def process_records(directory: Path) -> list[ProcessRecord]:
 
 
 def living(records: list[ProcessRecord], run_id: str) -> list[tuple[str, Identity]]:
-    """Recorded processes that live, and what lives in their sessions, by exact identity."""
+    """Recorded processes that live, and what they started, by exact identity."""
     found: dict[Identity, str] = {}
     for record in records:
         identity = Identity(pid=record.pid, started_ticks=record.started_ticks)
-        members = proc.session_members(record.pid, run_id)
+        members = proc.family(record.pid, run_id)
         if proc.alive(identity) and identity not in members:
             members.append(identity)
         found.update(dict.fromkeys(members, record.name))

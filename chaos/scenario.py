@@ -106,6 +106,8 @@ def _check(scenario: Scenario) -> None:
             raise ScenarioError(
                 f"load.aborts.mix[{index}]", "needs exactly one of after_ms and after_tokens"
             )
+        if mix.at != "all" and mix.kind != "rid":
+            raise ScenarioError(f"load.aborts.mix[{index}].at", "is for kind rid only")
         if mix.kind == "deadline" and mix.after_ms is None:
             raise ScenarioError(f"load.aborts.mix[{index}].after_ms", "is required for a deadline")
     for index, step in enumerate(scenario.method):

@@ -76,12 +76,16 @@ class OutputSpec(Part, frozen=True, kw_only=True):
 
 
 class AbortMix(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """One way to give up: ``after_ms`` from the due time, or ``after_tokens`` received (a range)."""
+    """One way to give up: ``after_ms`` from the due time, or ``after_tokens`` received (a range).
+
+    ``at``: a rid abort of one half alone, ``prefill`` or ``decode``; the other must hear of it from its peer.
+    """
 
     kind: Literal["disconnect", "rid", "deadline"]
     weight: Positive = 1.0
     after_ms: tuple[NonNegative, NonNegative] | None = None
     after_tokens: tuple[Natural, Natural] | None = None
+    at: Literal["all", "prefill", "decode"] = "all"
 
 
 class AbortSpec(Part, frozen=True, kw_only=True):
@@ -229,7 +233,9 @@ class Expect(Part, frozen=True, kw_only=True):
     """Limits that the oracle (and the runner's own waits) go by.
 
     ``min_*`` ask for evidence: so many requests exposed to each fault, so many client aborts in all, of
-    each kind, and seen in each stage. 0 does not ask.
+    each kind, and seen in each stage, such a share of a worker's KV pages once in use. 0 does not ask.
+    ``min_bystanders``: so many requests that nothing touched must be no slower than ``bystander_factor``
+    times this run's baseline.
     """
 
     recovery_first_success_s: Positive = 5.0
@@ -246,6 +252,9 @@ class Expect(Part, frozen=True, kw_only=True):
     min_mid_chunk: Natural = 0
     min_transfer_or_bootstrap: Natural = 0
     min_decode: Natural = 0
+    min_bystanders: Natural = 0
+    min_pool_used: Share = 0.0
+    bystander_factor: Annotated[float, Meta(ge=1)] = 1.5
     drain_within_s: Positive = 15.0
     probe_within_s: Positive = 30.0
 

@@ -32,7 +32,10 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """``examined`` 0 is never a pass. ``exempted``: how many cases a fault explained away."""
+    """``examined`` 0 is never a pass. ``exempted``: how many cases a fault explained away.
+
+    ``kinds``: the kinds of evidence that it needs (history, spans, ledger, metrics, control run).
+    """
 
     id: str
     status: CheckStatus
@@ -41,6 +44,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     observed: str
     evidence: tuple[Evidence, ...] = ()
     exempted: int = 0
+    kinds: tuple[str, ...] = ()
 
 
 class FaultVerdict(Struct, frozen=True, kw_only=True):
@@ -57,6 +61,7 @@ class FaultVerdict(Struct, frozen=True, kw_only=True):
     workers: tuple[str, ...] = ()
     first_success_ms: float | None = None
     goodput_share: float | None = None
+    goodput_back_ms: float | None = None
 
 
 class RequestCounts(Struct, frozen=True, kw_only=True):
@@ -91,6 +96,54 @@ class LedgerSummary(Struct, frozen=True, kw_only=True):
     workers: dict[str, dict[str, int]]
 
 
+class LatencyPair(Struct, frozen=True, kw_only=True):
+    """The same percentile of two groups; None: nobody to measure."""
+
+    baseline: float | None
+    bystanders: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        if self.baseline is None or self.bystanders is None or self.baseline <= 0:
+            return None
+        return self.bystanders / self.baseline
+
+
+class Bystanders(Struct, frozen=True, kw_only=True):
+    """Requests that no fault and no abort touched, beside those before the first fault."""
+
+    count: int
+    baseline_count: int
+    ttft_p95_ms: LatencyPair
+    itl_p95_ms: LatencyPair
+
+
+class RouterTime(Struct, frozen=True, kw_only=True):
+    """Time in which requests were open and at no worker. ``retries``: tries beyond the first.
+
+    ``never_dispatched``: no worker had them (an open breaker, nobody healthy). ``unclear``: left out,
+    because a worker died with their spans or their client left at once.
+    """
+
+    requests: int
+    unclear: int
+    ms: Quantiles
+    total_ms: float
+    retries: int
+    never_dispatched: int
+
+
+class Coverage(Struct, frozen=True, kw_only=True):
+    """What could not be looked at, and what was excused. ``cannot_show``: kinds of evidence that this
+    target does not have; ``unobservable``: the checks that need them."""
+
+    checks: int
+    examined: int
+    exempted: int
+    unobservable: tuple[str, ...]
+    cannot_show: tuple[str, ...]
+
+
 class Verdict(Struct, frozen=True, kw_only=True):
     schema: str
     scenario: str
@@ -106,6 +159,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
     duration_s: float
     run_id: str = ""
     reason: str = ""
+    bystanders: Bystanders | None = None
+    router: RouterTime | None = None
+    coverage: Coverage | None = None
 
 
 class AbortRow(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loadtest.abort_plan import AbortChoice, AbortMix, read_choices
+from loadtest.abort_urls import parse_abort_urls
 from loadtest.arrivals import Arrivals
 from loadtest.config import LoadConfig, Mode
 from loadtest.endpoint import parse_endpoint
@@ -57,11 +58,10 @@ def config_of(args: argparse.Namespace) -> LoadConfig:
     mode: Mode = args.mode
     _check_numbers(args)
     url = parse_endpoint("--url", args.url, args.api_key)
-    abort_urls = tuple(parse_endpoint("--abort-url", text, args.api_key) for text in args.abort_url)
     return LoadConfig(
         mode=mode,
         url=url,
-        abort_urls=abort_urls or (url,),
+        abort_urls=parse_abort_urls(args.abort_url, url, args.api_key),
         out=_out(args.out),
         run_id=args.run_id or secrets.token_hex(6),
         seed=args.seed,

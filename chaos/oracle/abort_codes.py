@@ -48,6 +48,8 @@ DECODE_STAGES = frozenset(
 DECODING = frozenset({"decode_waiting", "running"})
 STAGES = {"prefill": PREFILL_STAGES, "decode": DECODE_STAGES}
 LOCAL, PEER = "local", "peer"
+NEWS_NS = 1_000_000_000
+"""An abort is told in less than this while the link is up."""
 
 
 class AbortCodes(Struct, frozen=True, kw_only=True):
@@ -106,16 +108,17 @@ def _wrong_status(codes: AbortCodes, abort: Span) -> str | None:
     return None
 
 
-def legal_pair(one: AbortCodes, other: AbortCodes) -> bool:
+def legal_pair(one: AbortCodes, other: AbortCodes, *, link_broke: bool) -> bool:
     """Whether two halves of one room may end so.
 
-    ========  ========  ====================================================================
+    ========  ========  ======================================================================
     peer      peer      never: somebody must have decided
     peer      local     the same reason: it travels with the ABORT
-    local     local     the same reason, or both of a broken link (each half noticed by itself), or
-                        one or both the client's (the router also drops its other half, as a
-                        client_disconnect, once one worker has answered with an error)
-    ========  ========  ====================================================================
+    local     local     the same reason; any two while news could not get through (``link_broke``)
+                        or was not there yet (within a second of each other); later only if one
+                        is the client's own (the router drops a half late, when the other has
+                        answered with an error)
+    ========  ========  ======================================================================
     """
     if one.via == PEER and other.via == PEER:
         return False
@@ -123,5 +126,13 @@ def legal_pair(one: AbortCodes, other: AbortCodes) -> bool:
         return True
     if PEER in (one.via, other.via):
         return False
-    reasons = {one.reason, other.reason}
-    return bool(reasons & CLIENT_REASONS) or reasons <= LINK_REASONS | {SHUTDOWN}
+    if link_broke or {one.reason, other.reason} & CLIENT_REASONS:
+        return True
+    return _apart_ns(one, other) < NEWS_NS
+
+
+def _apart_ns(one: AbortCodes, other: AbortCodes) -> int:
+    """Between two releases. Without a stamp nothing speaks for a race."""
+    if one.released_ns is None or other.released_ns is None:
+        return NEWS_NS
+    return abs(one.released_ns - other.released_ns)

@@ -15,6 +15,7 @@ from chaos.oracle.fault_window import killed_between, killed_incarnations
 from chaos.oracle.findings import Findings
 from chaos.oracle.paths import may_meet
 from chaos.oracle.requests import Request
+from chaos.oracle.silenced import collector_away
 from chaos.oracle.span_index import DECODE, Half
 from dashboards.spans import Span
 
@@ -26,8 +27,13 @@ def judge_half(
     if len(half.aborts) > 1:
         text = f"{len(half.aborts)} abort spans on {half.worker}"
         findings.fail(text, rid=request.rid, span=half.aborts[1])
+    if len(half.releases) > max(1, len(half.aborts)):
+        text = f"{half.worker} released it {len(half.releases)} times for one abort"
+        findings.fail(text, rid=request.rid, span=half.releases[1])
     if half.role_span is not None:
         _outcome(evidence, request, half, half.role_span, race_ms, findings)
+    elif _without_collector(evidence, request):
+        findings.exempt()
     elif (half.worker, half.incarnation) not in killed_incarnations(evidence.faults):
         text = f"{half.worker} sent spans of it, but no role span"
         findings.doubt(text, rid=request.rid, span=(*half.stages, *half.aborts, None)[0])
@@ -67,12 +73,19 @@ def _outcome(
 
 
 def _died_with_it(evidence: RunEvidence, request: Request, half: Half) -> bool:
-    """The worker was killed before it had sent all spans of this request."""
+    """The worker was killed before it had sent all spans of this request, or nobody took them."""
+    if _without_collector(evidence, request):
+        return True
     end_ns = request.end.end_ns if request.end else request.sent.sent_ns
     sent_ns = request.sent.sent_ns
     return (half.worker, half.incarnation) in killed_incarnations(
         evidence.faults
     ) and killed_between(evidence.faults, [half.worker], sent_ns, end_ns)
+
+
+def _without_collector(evidence: RunEvidence, request: Request) -> bool:
+    end_ns = request.end.end_ns if request.end else request.sent.sent_ns
+    return collector_away(evidence, request.sent.sent_ns, end_ns)
 
 
 def _copied(half: Half, role_span: Span, abort: Span, findings: Findings) -> None:

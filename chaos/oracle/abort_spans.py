@@ -6,10 +6,10 @@ from chaos.oracle.abort_half import judge_half
 from chaos.oracle.abort_pairs import judge_pairs
 from chaos.oracle.abort_rows import slowest_seen_ms
 from chaos.oracle.evidence import RunEvidence, Source
-from chaos.oracle.fault_window import killed_between
 from chaos.oracle.findings import Findings, check
 from chaos.oracle.requests import Request
 from chaos.oracle.root_codes import judge_root
+from chaos.oracle.silenced import spans_may_be_lost
 from chaos.oracle.span_index import DECODE, PREFILL, Half
 
 _RACE_MS = 500.0
@@ -39,7 +39,7 @@ def check_abort_spans(evidence: RunEvidence, findings: Findings) -> None:
             findings.saw()
         for half in halves:
             judge_half(evidence, request, half, race_ms, findings)
-        judge_pairs(halves, findings)
+        judge_pairs(evidence, halves, findings)
 
 
 def _race_ms(evidence: RunEvidence) -> float:
@@ -74,7 +74,7 @@ def _role_was_dead(evidence: RunEvidence, request: Request, role: str) -> bool:
     plan, end = evidence.plan, request.end
     workers = plan.prefill_workers if role == PREFILL else plan.decode_workers
     end_ns = end.end_ns if end else request.sent.sent_ns
-    return killed_between(evidence.faults, workers, request.sent.sent_ns, end_ns)
+    return spans_may_be_lost(evidence, workers, request.sent.sent_ns, end_ns)
 
 
 def _surely_routed(request: Request) -> bool:

@@ -75,7 +75,7 @@ def _unanswered_abort(evidence: RunEvidence, end: End, findings: Findings) -> No
     Source.SCENARIO,
     Source.HISTORY,
     Source.EVENTS,
-    Source.SPANS,
+    wants=(Source.SPANS,),
 )
 def check_adds_up(evidence: RunEvidence, findings: Findings) -> None:
     """The client's counts against themselves and against the workers' role spans."""

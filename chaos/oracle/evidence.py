@@ -45,6 +45,25 @@ class Source(StrEnum):
     SPANS = "spans.sqlite"
 
 
+class EvidenceKind(StrEnum):
+    """What a target may or may not be able to show (`RunInfo.cannot_show`). What the runner itself writes
+    (scenario, faults, events) is always there and no kind."""
+
+    HISTORY = "history"
+    SPANS = "spans"
+    LEDGER = "ledger"
+    METRICS = "metrics"
+    CONTROL_RUN = "control run"
+
+
+KIND_OF: dict[Source, EvidenceKind] = {
+    Source.HISTORY: EvidenceKind.HISTORY,
+    Source.SPANS: EvidenceKind.SPANS,
+    Source.LEDGER: EvidenceKind.LEDGER,
+    Source.CONTROL: EvidenceKind.CONTROL_RUN,
+}
+
+
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
     """``why``: missing, empty, or what is wrong with it."""
 
@@ -104,6 +123,16 @@ class RunEvidence(msgspec.Struct, frozen=True, kw_only=True):
         if cut_ns is None or end is None or end.outcome not in _LOST:
             return False
         return end.end_ns >= cut_ns - _STOPPING_NS
+
+    @property
+    def blind(self) -> frozenset[str]:
+        """Kinds of evidence that the target cannot show, as `run.json` says. Nobody else may say so: a
+        file that is merely missing is a gap. The history is our own client's: no target can lack it."""
+        said = frozenset(self.info.cannot_show) if self.info else frozenset()
+        return said - {EvidenceKind.HISTORY}
+
+    def can_show(self, source: Source) -> bool:
+        return KIND_OF.get(source) not in self.blind
 
     def gap(self, source: Source) -> Gap | None:
         return next((gap for gap in self.gaps if gap.source is source), None)

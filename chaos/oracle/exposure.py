@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chaos.oracle.evidence import RunEvidence
-from chaos.oracle.fault_window import PROCESS, TELEMETRY, FaultWindow, pair_of
+from chaos.oracle.evidence import RunEvidence, Source
+from chaos.oracle.fault_window import TELEMETRY, FaultWindow, pair_of
 from chaos.oracle.paths import did_meet
 from chaos.oracle.requests import Request
 from chaos.oracle.span_index import Half
@@ -27,7 +27,10 @@ def exposed_rids(evidence: RunEvidence, fault: FaultWindow) -> set[str]:
             for one in evidence.requests
             if one.end is not None and fault.injected_ns <= one.end.end_ns <= fault.end_ns
         }
-    if fault.kind == PROCESS:
+    if not evidence.can_show(Source.SPANS):
+        begin_ns = fault.injected_ns
+        return {one.rid for one in evidence.requests if _was_open(one, fault, begin_ns)}
+    if fault.workers:
         # From before the signal: those that it hit end before the line that says it was sent.
         begin_ns = fault.begin_ns
         return {one.rid for one in evidence.requests if _met_kill(evidence, fault, one, begin_ns)}
@@ -56,9 +59,14 @@ def _in_need(evidence: RunEvidence, half: Half, link: str, begin_ns: int, end_ns
     )
 
 
+def _was_open(request: Request, fault: FaultWindow, begin_ns: int) -> bool:
+    """Where the target has no spans, that is all that is known."""
+    end = request.end
+    return request.sent.sent_ns <= fault.end_ns and (end is None or end.end_ns >= begin_ns)
+
+
 def _met_kill(evidence: RunEvidence, fault: FaultWindow, request: Request, begin_ns: int) -> bool:
     """Open at the kill or sent before the heal, and on that worker as far as anybody knows."""
-    end = request.end
-    if request.sent.sent_ns > fault.end_ns or (end is not None and end.end_ns < begin_ns):
+    if not _was_open(request, fault, begin_ns):
         return False
     return did_meet(evidence, fault, request)

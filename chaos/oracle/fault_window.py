@@ -10,10 +10,11 @@ from msgspec import Struct
 from chaos.records import FaultEvent, FaultRecord
 
 PROCESS = "process"
-NEW_PROCESS = ("kill", "restart")
-SILENT_PROCESS = ("kill", "restart", "pause")
-"""Modes in which nothing of the worker answers."""
 TELEMETRY = "telemetry"
+_ENDS = frozenset({"kill", "restart"})
+_STOPS = _ENDS | {"pause"}
+_CUTS = frozenset({"stall", "blackhole", "refuse", "one_way"})
+"""Modes of a link under which nothing gets through for as long as they last, one way at least."""
 LINK = "link"
 SPAN_TAIL_NS = 1_000_000_000
 """A killed worker loses the spans that it had not sent yet: those of its last second, generously."""
@@ -51,20 +52,33 @@ class FaultWindow(Struct, frozen=True, kw_only=True):
     rung: str | None
     heal_ms: float | None
     gaps: tuple[str, ...]
+    healing_ns: int | None = None
+    silences: frozenset[str] = frozenset()
 
     @property
     def end_ns(self) -> float:
         return math.inf if self.healed_ns is None else self.healed_ns
 
     @property
-    def is_kill(self) -> bool:
-        """Whether its workers are other processes afterwards."""
-        return self.kind == PROCESS and self.mode in NEW_PROCESS
+    def ends_process(self) -> bool:
+        """The worker comes back as another process; its last spans may be lost."""
+        return self.kind == PROCESS and self.mode in _ENDS
 
     @property
-    def is_silent(self) -> bool:
-        """Whether its workers answer nobody while it is on."""
-        return self.kind == PROCESS and self.mode in SILENT_PROCESS
+    def stops_worker(self) -> bool:
+        """The worker answers nobody while it is on."""
+        return self.kind == PROCESS and self.mode in _STOPS
+
+    @property
+    def sure_begin_ns(self) -> int:
+        """When it was on for certain: injecting may take a while."""
+        return self.injected_ns or self.begin_ns or 0
+
+    @property
+    def sure_s(self) -> float:
+        """How long it was on at least: from injected until its heal began."""
+        until = self.healing_ns if self.healing_ns is not None else self.end_ns
+        return max(0.0, (until - self.sure_begin_ns) / 1e9)
 
     @property
     def label(self) -> str:
@@ -80,13 +94,19 @@ class FaultWindow(Struct, frozen=True, kw_only=True):
         return self.begin_ns <= end_ns and begin_ns <= self.end_ns + after_s * 1e9
 
     def cuts_control(self, for_s: float) -> bool:
-        """Whether peers must find each other dead: no ``control`` for so long, or a killed worker."""
-        if self.begin_ns is None:
+        """Whether peers must find each other dead: a process ended, or surely nothing of ``control``
+        (or of the worker) for so long."""
+        if self.begin_ns is None or self.ends_process:
+            return self.begin_ns is not None
+        if self.sure_s < for_s:
             return False
-        if self.is_kill:
-            return True
-        long_enough = self.end_ns - self.begin_ns >= for_s * 1e9
-        return long_enough and any(link.startswith("control:") for link in self.links)
+        cut = self.mode in _CUTS and any(link_kind(link) == "control" for link in self.links)
+        return cut or self.stops_worker
+
+
+def link_kind(link: str) -> str:
+    """``kind`` of ``kind:prefill-decode``."""
+    return link.partition(":")[0]
 
 
 def pair_of(link: str) -> tuple[str, ...]:
@@ -105,11 +125,11 @@ def fold(records: Sequence[FaultRecord]) -> tuple[FaultWindow, ...]:
 def killed_between(
     faults: Iterable[FaultWindow], workers: Iterable[str], begin_ns: int, end_ns: float
 ) -> bool:
-    """Whether one of ``workers`` was dead, or lost its last spans, at any time in between; or whether the
-    span store was away, which loses spans of all."""
+    """Whether one of ``workers`` was dead, or lost its last spans, at any time in between."""
     names = set(workers)
     return any(
-        (fault.kind == TELEMETRY or (fault.is_kill and names & set(fault.workers)))
+        fault.ends_process
+        and names & set(fault.workers)
         and fault.overlaps(begin_ns, end_ns + SPAN_TAIL_NS)
         for fault in faults
     )
@@ -120,7 +140,7 @@ def killed_incarnations(faults: Iterable[FaultWindow]) -> frozenset[tuple[str, s
     return frozenset(
         (worker, fault.incarnations[worker])
         for fault in faults
-        if fault.is_kill and fault.begin_ns is not None
+        if fault.ends_process and fault.begin_ns is not None
         for worker in fault.workers
         if worker in fault.incarnations
     )
@@ -143,10 +163,24 @@ def _window(records: list[FaultRecord]) -> FaultWindow:
         incarnations=first.incarnations,
         begin_ns=min(on, default=None),
         injected_ns=at.get(FaultEvent.INJECTED),
+        healing_ns=at.get(FaultEvent.HEALING),
+        silences=frozenset(first.silences),
         healed_ns=healed.at_ns if healed else None,
         rung=healed.rung if healed else None,
         heal_ms=healed.heal_ms if healed else None,
         gaps=tuple(_gaps(records, at)),
+    )
+
+
+def _identity(record: FaultRecord) -> tuple[str | tuple[str, ...], ...]:
+    """What every line of one fault must repeat."""
+    return (
+        record.kind,
+        record.mode,
+        record.links,
+        record.workers,
+        record.permits,
+        record.silences,
     )
 
 
@@ -165,6 +199,6 @@ def _gaps(records: list[FaultRecord], at: dict[FaultEvent, int]) -> list[str]:
     ]
     if not any(record.proof for record in records if record.event is FaultEvent.VERIFIED):
         gaps.append("nothing says how it was verified")
-    if len({(one.kind, one.mode, one.links, one.workers, one.permits) for one in records}) > 1:
+    if len({_identity(one) for one in records}) > 1:
         gaps.append("its lines contradict each other")
     return gaps

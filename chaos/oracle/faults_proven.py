@@ -20,8 +20,7 @@ _LASTED = 0.8
     Source.SCENARIO,
     Source.HISTORY,
     Source.FAULTS,
-    Source.LEDGER,
-    Source.SPANS,
+    wants=(Source.LEDGER, Source.SPANS),
 )
 def check_faults_proven(evidence: RunEvidence, findings: Findings) -> None:
     """An unproven fault is unknown, not failed: the run says nothing about the deployment."""
@@ -67,7 +66,8 @@ def unproven(evidence: RunEvidence, fault: FaultWindow) -> list[str]:
     gaps = list(fault.gaps)
     if fault.injected_ns is not None and not _in_load(evidence, fault.injected_ns):
         gaps.append("it was injected outside of the load")
-    if fault.is_kill and fault.healed_ns is not None:
+    shown = evidence.can_show(Source.LEDGER)
+    if fault.ends_process and fault.healed_ns is not None and shown:
         gaps += [gap for worker in fault.workers if (gap := _survived(evidence, fault, worker))]
     return gaps
 

@@ -1,4 +1,4 @@
-"""`Findings` and `@check`: how a check looks, counts and concludes. One place holds the safety rules.
+"""`Findings` and `Check`: how a check looks, counts and concludes. One place holds the safety rules.
 
 A check that lacks a file, throws, or examined nothing is unknown, and unknown is never passed.
 """
@@ -6,8 +6,9 @@ A check that lacks a file, throws, or examined nothing is unknown, and unknown i
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from chaos.oracle.evidence import RunEvidence, Source
+from chaos.oracle.evidence import KIND_OF, RunEvidence, Source
 from chaos.verdict import CheckResult, CheckStatus, Evidence
 from dashboards.spans import Span
 
@@ -41,7 +42,7 @@ class Findings:
         """Something that cannot be judged: the check is unknown unless it fails anyway."""
         self._doubts.append(_evidence(value, rid, span))
 
-    def result(self, check_id: str) -> CheckResult:
+    def result(self, check_id: str, kinds: tuple[str, ...] = ()) -> CheckResult:
         status, evidence = self._status()
         return CheckResult(
             id=check_id,
@@ -51,6 +52,7 @@ class Findings:
             observed=self._observed(evidence),
             evidence=tuple(evidence[:MAX_EVIDENCE]),
             exempted=self.exempted,
+            kinds=kinds,
         )
 
     def _status(self) -> tuple[CheckStatus, list[Evidence]]:
@@ -76,41 +78,75 @@ class Findings:
 
 
 CheckBody = Callable[[RunEvidence, Findings], None]
-CheckFunction = Callable[[RunEvidence], CheckResult]
 
 
-def check(check_id: str, expected: str, *needs: Source) -> Callable[[CheckBody], CheckFunction]:
-    """Make a check of a function that fills `Findings`. ``needs``: files without which it is unknown."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One law of a run, with what it needs as data.
 
-    def wrap(body: CheckBody) -> CheckFunction:
-        def run(evidence: RunEvidence) -> CheckResult:
-            gaps = [gap for gap in evidence.gaps if gap.source in needs]
-            if gaps:
-                why = "; ".join(f"{gap.source} {gap.why}" for gap in gaps)
-                return _unknown(check_id, expected, f"needs {why}")
-            findings = Findings(expected)
-            try:
-                body(evidence, findings)
-            except Exception as error:
-                # Recorded, not swallowed: the run cannot pass with an unknown check.
-                return _unknown(check_id, expected, f"broke: {type(error).__name__}: {error}")
-            return findings.result(check_id)
+    ``needs``: without one of these it cannot look at all: unknown if the file is missing or broken,
+    unobservable if the target cannot show that kind. ``wants``: looked at where the target can show it;
+    then a gap is unknown just the same.
+    """
 
-        run.__name__ = run.__qualname__ = f"check_{check_id}"
-        run.__doc__ = body.__doc__
-        return run
+    id: str
+    expected: str
+    needs: tuple[Source, ...]
+    wants: tuple[Source, ...]
+    body: CheckBody
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of evidence without which it is unobservable."""
+        return tuple(str(KIND_OF[source]) for source in self.needs if source in KIND_OF)
+
+    def __call__(self, evidence: RunEvidence) -> CheckResult:
+        unseen = [str(KIND_OF[one]) for one in self.needs if not evidence.can_show(one)]
+        if unseen:
+            return self._unobservable(unseen)
+        sources = (*self.needs, *(one for one in self.wants if evidence.can_show(one)))
+        gaps = [gap for gap in evidence.gaps if gap.source in sources]
+        if gaps:
+            why = "; ".join(f"{gap.source} {gap.why}" for gap in gaps)
+            return self._unknown(f"needs {why}")
+        findings = Findings(self.expected)
+        try:
+            self.body(evidence, findings)
+            return findings.result(self.id, self.kinds)
+        except Exception as error:
+            # Recorded, not swallowed: the run cannot pass with an unknown check.
+            return self._unknown(f"broke: {type(error).__name__}: {error}")
+
+    def _unknown(self, observed: str) -> CheckResult:
+        return CheckResult(
+            id=self.id,
+            status=CheckStatus.UNKNOWN,
+            examined=0,
+            expected=self.expected,
+            observed=observed,
+            kinds=self.kinds,
+        )
+
+    def _unobservable(self, unseen: list[str]) -> CheckResult:
+        return CheckResult(
+            id=self.id,
+            status=CheckStatus.UNOBSERVABLE,
+            examined=0,
+            expected=self.expected,
+            observed=f"this target cannot show: {', '.join(unseen)}",
+            kinds=self.kinds,
+        )
+
+
+def check(
+    check_id: str, expected: str, *needs: Source, wants: tuple[Source, ...] = ()
+) -> Callable[[CheckBody], Check]:
+    """Make a `Check` of a function that fills `Findings`."""
+
+    def wrap(body: CheckBody) -> Check:
+        return Check(id=check_id, expected=expected, needs=needs, wants=wants, body=body)
 
     return wrap
-
-
-def _unknown(check_id: str, expected: str, observed: str) -> CheckResult:
-    return CheckResult(
-        id=check_id,
-        status=CheckStatus.UNKNOWN,
-        examined=0,
-        expected=expected,
-        observed=observed,
-    )
 
 
 def _evidence(value: str, rid: str | None, span: Span | None) -> Evidence:

@@ -1,15 +1,6 @@
 """`judge_run`: from a run directory to `verdict.json` and `aborts.jsonl`. Judging never starts anything.
 
-==============  =========  ==================================================================
-exit code       status     when (the first that holds)
-==============  =========  ==================================================================
-5               residue    something was left behind
-130             invalid    the user interrupted the run
-1               failed     a check failed; so also with an unproven fault or a tripped guard
-3               halted     a guard stopped the run
-4               invalid    a check is unknown, or the run did not finish
-0               passed     every check passed
-==============  =========  ==================================================================
+How checks become a status and an exit code: `chaos.oracle.conclusion`.
 """
 
 from __future__ import annotations
@@ -24,16 +15,22 @@ from chaos.oracle.abort_latency import check_abort_latency, check_min_aborts
 from chaos.oracle.abort_rows import abort_rows
 from chaos.oracle.abort_spans import check_abort_spans
 from chaos.oracle.answers import check_adds_up, check_answers
+from chaos.oracle.bystanders import check_bystanders, find_groups, measure
 from chaos.oracle.capacity import check_capacity_probe
+from chaos.oracle.conclusion import Ending, conclude
 from chaos.oracle.control_tokens import check_tokens_equal_control
 from chaos.oracle.evidence import RunEvidence, Source, load_evidence
 from chaos.oracle.exposure import exposed_rids
 from chaos.oracle.fault_window import LINK, FaultWindow
 from chaos.oracle.faults_proven import check_faults_proven, check_heal_time, unproven
-from chaos.oracle.findings import CheckFunction
+from chaos.oracle.findings import Check
+from chaos.oracle.harmless_cuts import check_harmless_cuts, is_short
 from chaos.oracle.late import check_late
 from chaos.oracle.ledger_baseline import check_ledger_baseline
+from chaos.oracle.pairs_recover import check_pairs_recover
+from chaos.oracle.pool_used import check_pool_used
 from chaos.oracle.recovery import baseline_share, check_recovery, recovery_of
+from chaos.oracle.router_time import router_time
 from chaos.oracle.run_complete import check_run_complete
 from chaos.oracle.server_errors import check_send_lag, check_server_errors
 from chaos.oracle.spans_complete import check_spans_complete, check_trace_joined
@@ -45,6 +42,7 @@ from chaos.verdict import (
     AbortRow,
     CheckResult,
     CheckStatus,
+    Coverage,
     FaultVerdict,
     LedgerSummary,
     RequestCounts,
@@ -52,7 +50,7 @@ from chaos.verdict import (
     Verdict,
 )
 
-_ALWAYS: tuple[CheckFunction, ...] = (
+_ALWAYS: tuple[Check, ...] = (
     check_run_complete,
     check_answers,
     check_whole_answers,
@@ -67,6 +65,22 @@ _ALWAYS: tuple[CheckFunction, ...] = (
     check_spans_complete,
     check_trace_joined,
 )
+
+
+_WHERE_ASKED = (
+    check_tokens_equal_control,
+    check_faults_proven,
+    check_recovery,
+    check_pairs_recover,
+    check_harmless_cuts,
+    check_bystanders,
+    check_heal_time,
+    check_abort_latency,
+    check_min_aborts,
+    check_pool_used,
+)
+ALL_CHECKS: tuple[Check, ...] = (*_ALWAYS, *_WHERE_ASKED)
+"""Every check there is; `wanted_checks` says which of them a scenario asks for."""
 
 
 def judge_run(run_dir: Path) -> Verdict:
@@ -87,13 +101,13 @@ def judge_run(run_dir: Path) -> Verdict:
 def judge(evidence: RunEvidence, rows: Sequence[AbortRow]) -> Verdict:
     """The verdict, and nothing written."""
     checks = tuple(check(evidence) for check in wanted_checks(evidence))
-    status, exit_code, reason = conclude(evidence, checks)
+    conclusion = conclude(_ending(evidence), checks)
     info, plan = evidence.info, evidence.plan
     return Verdict(
         schema=VERDICT_SCHEMA,
         scenario=info.scenario if info else plan.name,
-        status=status,
-        exit_code=exit_code,
+        status=conclusion.status,
+        exit_code=conclusion.exit_code,
         seed=info.seed if info else plan.seed,
         checks=checks,
         faults=tuple(_fault(evidence, fault) for fault in evidence.faults),
@@ -103,7 +117,10 @@ def judge(evidence: RunEvidence, rows: Sequence[AbortRow]) -> Verdict:
         residue=info.residue if info else (),
         duration_s=info.duration_s if info else 0.0,
         run_id=info.run_id if info else "",
-        reason=reason,
+        reason=conclusion.reason,
+        bystanders=measure(find_groups(evidence)),
+        router=router_time(evidence),
+        coverage=_coverage(evidence, checks),
     )
 
 
@@ -128,7 +145,7 @@ def _broken(evidence: RunEvidence, error: Exception) -> Verdict:
     )
 
 
-def wanted_checks(evidence: RunEvidence) -> list[CheckFunction]:
+def wanted_checks(evidence: RunEvidence) -> list[Check]:
     """Which checks apply is the scenario's say alone; an unreadable scenario asks for all of them."""
     plan, unread = evidence.plan, evidence.gap(Source.SCENARIO) is not None
     expect, kinds = plan.expect, {step.fault.kind for step in plan.method}
@@ -136,7 +153,11 @@ def wanted_checks(evidence: RunEvidence) -> list[CheckFunction]:
     if unread or expect.control_requests:
         wanted.append(check_tokens_equal_control)
     if unread or kinds or evidence.faults:
-        wanted += [check_faults_proven, check_recovery]
+        wanted += [check_faults_proven, check_recovery, check_pairs_recover]
+    if unread or any(is_short(plan, step.fault) for step in plan.method):
+        wanted.append(check_harmless_cuts)
+    if unread or expect.min_bystanders:
+        wanted.append(check_bystanders)
     if unread or LINK in kinds:
         wanted.append(check_heal_time)
     if unread or plan.load.aborts.share:
@@ -150,30 +171,32 @@ def wanted_checks(evidence: RunEvidence) -> list[CheckFunction]:
     )
     if any(minima):
         wanted.append(check_min_aborts)
+    if expect.min_pool_used:
+        wanted.append(check_pool_used)
     return wanted
 
 
-def conclude(evidence: RunEvidence, checks: Sequence[CheckResult]) -> tuple[RunStatus, int, str]:
-    """Status, exit code and why, in a line."""
+def _coverage(evidence: RunEvidence, checks: Sequence[CheckResult]) -> Coverage:
+    blind = [check.id for check in checks if check.status is CheckStatus.UNOBSERVABLE]
+    return Coverage(
+        checks=len(checks),
+        examined=sum(check.examined > 0 for check in checks),
+        exempted=sum(check.exempted for check in checks),
+        unobservable=tuple(blind),
+        cannot_show=tuple(sorted(evidence.blind)),
+    )
+
+
+def _ending(evidence: RunEvidence) -> Ending:
     info = evidence.info
-    failed = _named(checks, CheckStatus.FAIL)
-    unknown = _named(checks, CheckStatus.UNKNOWN)
-    if info is not None and info.residue:
-        return RunStatus.RESIDUE, ExitCode.RESIDUE, f"left behind: {info.residue[0]}"
-    if info is not None and info.interrupted:
-        also = f"; failed until then: {failed}" if failed else ""
-        return RunStatus.INVALID, ExitCode.INTERRUPTED, f"the run was interrupted{also}"
-    if failed:
-        return RunStatus.FAILED, ExitCode.FAILED, f"failed: {failed}"
-    if info is not None and info.halted_by:
-        return RunStatus.HALTED, ExitCode.HALTED, f"halted by guard {info.halted_by}"
-    if not evidence.finished or unknown:
-        return RunStatus.INVALID, ExitCode.INVALID, f"cannot be judged: {unknown}"
-    return RunStatus.PASSED, ExitCode.PASSED, "every check passed"
-
-
-def _named(checks: Sequence[CheckResult], status: CheckStatus) -> str:
-    return ", ".join(check.id for check in checks if check.status is status)
+    if info is None:
+        return Ending()
+    return Ending(
+        finished=info.finished,
+        interrupted=info.interrupted,
+        halted_by=info.halted_by,
+        residue=info.residue,
+    )
 
 
 def _fault(evidence: RunEvidence, fault: FaultWindow) -> FaultVerdict:
@@ -191,6 +214,7 @@ def _fault(evidence: RunEvidence, fault: FaultWindow) -> FaultVerdict:
         heal_ms=fault.heal_ms,
         workers=fault.workers,
         first_success_ms=recovery.first_success_ms if recovery else None,
+        goodput_back_ms=recovery.goodput_back_ms if recovery else None,
         goodput_share=(recovery.share.value / before.value if recovery and before.value else None),
     )
 

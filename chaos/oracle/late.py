@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from chaos.oracle.evidence import RunEvidence, Source
-from chaos.oracle.fault_window import FaultWindow
+from chaos.oracle.fault_window import TELEMETRY, FaultWindow
 from chaos.oracle.findings import Findings, check
 from chaos.oracle.paths import did_meet, may_meet
 from chaos.oracle.requests import Request
 from chaos.oracle.span_index import DECODE, PREFILL
+from dashboards.spans import Span
 from loadtest.history import End, Outcome
 
 _TIMER_SLACK_S = 1.0
+_DEADLINE_SLACK_S = 2.0
 _WAITS_FOR_PEER = {
     PREFILL: frozenset({"queue", "kv.transfer"}),
     DECODE: frozenset({"queue", "decode.wait_kv"}),
@@ -29,6 +31,7 @@ _AFTER_JOIN = ("queue", "prefill.chunk", "kv.transfer")
     Source.SCENARIO,
     Source.HISTORY,
     Source.FAULTS,
+    wants=(Source.SPANS,),
 )
 def check_late(evidence: RunEvidence, findings: Findings) -> None:
     """Three bounds: the client's timeout for all; for those that a fault ended, the engine's deadlines;
@@ -57,6 +60,7 @@ def check_late(evidence: RunEvidence, findings: Findings) -> None:
     for fault in evidence.faults:
         if fault.cuts_control(plan.deployment.worker.peer_dead_after_s + 1.0):
             _halves_after_death(evidence, fault, findings)
+    _handshakes(evidence, findings)
     findings.note = f"the slowest took {slowest:.1f} s"
 
 
@@ -66,7 +70,8 @@ def _after_fault(evidence: RunEvidence, request: Request, end: End, findings: Fi
     met = [
         fault
         for fault in evidence.faults
-        if fault.overlaps(request.sent.sent_ns, end.end_ns)
+        if fault.kind != TELEMETRY
+        and fault.overlaps(request.sent.sent_ns, end.end_ns)
         and may_meet(evidence, fault, request.rid)
     ]
     if not met:
@@ -75,7 +80,7 @@ def _after_fault(evidence: RunEvidence, request: Request, end: End, findings: Fi
     bound_s = plan.server_abort_s
     if _must_notice(evidence, request, first):
         bound_s = plan.dead_peer_abort_s
-    took_s = (end.end_ns - max(request.sent.sent_ns, first.begin_ns or 0)) / 1e9
+    took_s = (end.end_ns - max(request.sent.sent_ns, first.sure_begin_ns)) / 1e9
     if took_s > bound_s:
         findings.fail(
             f"{end.outcome} {took_s:.1f} s after it met {first.label}, bound {bound_s:g} s",
@@ -89,7 +94,7 @@ def _halves_after_death(evidence: RunEvidence, fault: FaultWindow, findings: Fin
     Its own spans say so, whatever the client saw: a half that joined after the cut began met a session that
     was dead already, and is hit by the same verdict.
     """
-    begin_ns = fault.begin_ns or 0
+    begin_ns = fault.sure_begin_ns
     dead_ns = begin_ns + int(evidence.plan.deployment.worker.peer_dead_after_s * 1e9)
     bound_ns = begin_ns + int(evidence.plan.dead_peer_abort_s * 1e9)
     mono = evidence.spans.mono
@@ -97,6 +102,8 @@ def _halves_after_death(evidence: RunEvidence, fault: FaultWindow, findings: Fin
         if not may_meet(evidence, fault, rid):
             continue
         for half in halves:
+            if half.worker in fault.workers:
+                continue  # who is stopped notices nothing
             for span in half.stages:
                 waits = span.name in _WAITS_FOR_PEER[half.role]
                 joined = mono(span.start_ns) < dead_ns
@@ -107,6 +114,29 @@ def _halves_after_death(evidence: RunEvidence, fault: FaultWindow, findings: Fin
                         rid=half.rid,
                         span=span,
                     )
+
+
+def _handshakes(evidence: RunEvidence, findings: Findings) -> None:
+    """Decode looks for its prefill no longer than the bootstrap deadline, whatever its client does."""
+    timeout_s = evidence.plan.deployment.worker.bootstrap_timeout_s
+    for halves in evidence.spans.halves.values():
+        for half in halves:
+            for span in half.stages if half.role == DECODE else ():
+                took_s = (span.end_ns - span.start_ns) / 1e9
+                if span.name != "bootstrap" or took_s <= timeout_s + _DEADLINE_SLACK_S:
+                    continue
+                if not _was_stopped(evidence, half.worker, span):
+                    text = f"{half.worker} looked for its prefill for {took_s:.1f} s"
+                    findings.fail(f"{text}, deadline {timeout_s:g} s", rid=half.rid, span=span)
+
+
+def _was_stopped(evidence: RunEvidence, worker: str, span: Span) -> bool:
+    """A fault on the worker itself held its clock of deadlines up."""
+    mono = evidence.spans.mono
+    return any(
+        worker in fault.workers and fault.overlaps(mono(span.start_ns), mono(span.end_ns))
+        for fault in evidence.faults
+    )
 
 
 def _must_notice(evidence: RunEvidence, request: Request, fault: FaultWindow) -> bool:

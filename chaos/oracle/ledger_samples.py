@@ -41,9 +41,9 @@ def _silences(evidence: RunEvidence, samples: list[LedgerSample]) -> Iterator[in
 
 
 def _down(evidence: RunEvidence, sample: LedgerSample) -> bool:
-    """No answer from a worker that a fault had killed or stopped."""
+    """No answer from a worker that a fault had killed."""
     return sample.ledger is None and any(
-        fault.is_silent and sample.worker in fault.workers and fault.covers(sample.at_ns)
+        fault.stops_worker and sample.worker in fault.workers and fault.covers(sample.at_ns)
         for fault in evidence.faults
     )
 
@@ -63,7 +63,7 @@ def incarnations_agree(
     ]
     changes = [later for earlier, later in pairwise(seen) if earlier != later]
     kills = sum(
-        fault.is_kill and worker in fault.workers and fault.begin_ns is not None
+        fault.ends_process and worker in fault.workers and fault.begin_ns is not None
         for fault in evidence.faults
     )
     if len(changes) > kills:

@@ -6,7 +6,7 @@ With several pairs a fault explains nothing about a request of another pair, and
 from __future__ import annotations
 
 from chaos.oracle.evidence import RunEvidence
-from chaos.oracle.fault_window import PROCESS, FaultWindow, pair_of
+from chaos.oracle.fault_window import FaultWindow, pair_of
 from chaos.oracle.plan import Plan
 from chaos.oracle.requests import Request
 
@@ -44,14 +44,15 @@ def did_meet(evidence: RunEvidence, fault: FaultWindow, request: Request) -> boo
     paths = paths_of(evidence, request.rid)
     if any(ends <= path for path in paths for ends in _ends_of(fault)):
         return True
-    return fault.is_kill and request.server_failed and may_meet(evidence, fault, request.rid)
+    return fault.ends_process and request.server_failed and may_meet(evidence, fault, request.rid)
 
 
 def _ends_of(fault: FaultWindow) -> tuple[Path, ...]:
     """Sets of workers; the fault lies on a path that holds all of one set."""
-    if fault.kind == PROCESS:
+    if fault.workers:
         return tuple(frozenset({worker}) for worker in fault.workers)
-    return tuple(dict.fromkeys(frozenset(pair_of(link)) for link in fault.links))
+    ends = tuple(dict.fromkeys(frozenset(pair_of(link)) for link in fault.links))
+    return ends or (frozenset(),)  # a fault of telemetry is beside every path
 
 
 def _may_be(plan: Plan, path: Path, worker: str) -> bool:

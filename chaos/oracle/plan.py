@@ -34,10 +34,14 @@ class Expectations(Struct, frozen=True, kw_only=True):
     min_mid_chunk: int = 0
     min_transfer_or_bootstrap: int = 0
     min_decode: int = 0
+    min_bystanders: int = 0
+    min_pool_used: float = 0.0
+    bystander_factor: float = 1.5
 
 
 class WorkerPlan(Struct, frozen=True, kw_only=True):
     page_size: int = 16
+    dtype: str = "float32"
     bootstrap_timeout_s: float = 5.0
     peer_dead_after_s: float = 1.5
 

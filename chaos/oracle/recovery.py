@@ -43,6 +43,7 @@ class Recovery(Struct, frozen=True, kw_only=True):
     until_ns: int | None
     first_success_ms: float | None
     share: Share
+    goodput_back_ms: float | None
 
 
 @check(
@@ -101,7 +102,27 @@ def recovery_of(evidence: RunEvidence, fault: FaultWindow) -> Recovery | None:
         until_ns=until_ns,
         first_success_ms=None if success_ns is None else (success_ns - fault.healed_ns) / 1e6,
         share=_share(evidence.requests, from_ns, from_ns + window_ns, until_ns),
+        goodput_back_ms=_goodput_back_ms(evidence, fault.healed_ns, until_ns),
     )
+
+
+def _goodput_back_ms(evidence: RunEvidence, healed_ns: int, until_ns: int | None) -> float | None:
+    """From the heal to the first due time from which on the share was that of the baseline.
+
+    None: never, or nothing to compare with.
+    """
+    before = baseline_share(evidence)
+    least = evidence.plan.expect.recovery_goodput_share * before.value
+    window_ns = int(evidence.plan.expect.recovery_window_s * 1e9)
+    if not before.completed:
+        return None
+    for at_ns in sorted(one.sent.scheduled_ns for one in evidence.requests):
+        if at_ns < healed_ns or (until_ns is not None and at_ns >= until_ns):
+            continue
+        share = _share(evidence.requests, at_ns, at_ns + window_ns, until_ns)
+        if share.due and share.value >= least:
+            return (at_ns - healed_ns) / 1e6
+    return None
 
 
 def _judge(evidence: RunEvidence, recovery: Recovery, before: Share, findings: Findings) -> str:
@@ -118,8 +139,11 @@ def _judge(evidence: RunEvidence, recovery: Recovery, before: Share, findings: F
     if share.value < least:
         text = f"{share.completed} of {share.due} completed after it"
         findings.fail(f"{label}: {text}, {before.completed} of {before.due} before the faults")
+    back_ms = recovery.goodput_back_ms
+    back = "not back" if back_ms is None else f"back after {back_ms / 1e3:.1f} s"
     return (
-        f"{recovery.fault.id}: first success {success_s:.1f} s, then {share.completed}/{share.due}"
+        f"{recovery.fault.id}: first success {success_s:.1f} s, then {share.completed}/{share.due}, "
+        f"goodput {back}"
     )
 
 

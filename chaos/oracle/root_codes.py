@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from chaos.oracle.abort_codes import ASKED, CLIENT_REASONS, codes_of
 from chaos.oracle.evidence import RunEvidence
-from chaos.oracle.fault_window import killed_between
 from chaos.oracle.findings import Findings
 from chaos.oracle.requests import Request
+from chaos.oracle.silenced import collector_away, spans_may_be_lost
 from dashboards.spans import Span
 
 
 def judge_root(evidence: RunEvidence, request: Request, findings: Findings) -> None:
     """For a request that the client or the server aborted."""
     roots = evidence.spans.roots.get(request.sent.trace_id, ())
+    end_ns = request.end.end_ns if request.end else request.sent.sent_ns
+    if not roots and collector_away(evidence, request.sent.sent_ns, end_ns):
+        findings.exempt()
+        return
     if not roots:
         findings.doubt("the load driver sent no root span", rid=request.rid)
         return
@@ -48,11 +52,11 @@ def _wrong_server(evidence: RunEvidence, request: Request, root: Span) -> str | 
         return f"reason {reason}, the client was told {end.error_reason}"
     halves = evidence.spans.halves.get(request.rid, ())
     given = {codes_of(half, abort).reason for half in halves for abort in half.aborts}
-    if reason in given or _a_worker_died(evidence, request, end.end_ns):
+    if reason in given or _may_lack_spans(evidence, request, end.end_ns):
         return None
     return f"reason {reason}, the workers gave {', '.join(sorted(given)) or 'none'}"
 
 
-def _a_worker_died(evidence: RunEvidence, request: Request, end_ns: int) -> bool:
+def _may_lack_spans(evidence: RunEvidence, request: Request, end_ns: int) -> bool:
     workers = evidence.plan.workers
-    return killed_between(evidence.faults, workers, request.sent.sent_ns, end_ns)
+    return spans_may_be_lost(evidence, workers, request.sent.sent_ns, end_ns)

@@ -38,9 +38,8 @@ Stamp = tuple[str, str, str]
     Source.SCENARIO,
     Source.HISTORY,
     Source.FAULTS,
-    Source.LEDGER,
     Source.EVENTS,
-    Source.SPANS,
+    wants=(Source.LEDGER, Source.SPANS),
 )
 def check_run_complete(evidence: RunEvidence, findings: Findings) -> None:
     """Anything amiss is a doubt about the evidence, not a failure of the deployment."""
@@ -62,7 +61,8 @@ def _unfinished(evidence: RunEvidence, info: RunInfo) -> Iterator[str]:
     lasted_s = (evidence.load_end_ns - evidence.load_begin_ns) / 1e9
     if lasted_s < _LASTED * evidence.plan.load.duration_s:
         yield f"the load lasted {lasted_s:.1f} s of {evidence.plan.load.duration_s:g} s"
-    wanted = _PHASES if evidence.plan.expect.control_requests else _WITHOUT_CONTROL
+    has_control = evidence.plan.expect.control_requests and evidence.can_show(Source.CONTROL)
+    wanted = _PHASES if has_control else _WITHOUT_CONTROL
     for name in wanted:
         if info.finished and len(evidence.phase_times(name)) != 1:
             yield f"phase {name} was begun {len(evidence.phase_times(name))} times"

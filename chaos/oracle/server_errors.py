@@ -45,7 +45,7 @@ def check_server_errors(evidence: RunEvidence, findings: Findings) -> None:
 
 def _explains(fault: FaultWindow, end: End, after_s: float) -> bool:
     """The dead worker's clients get the router's own errors, never one that blames the client."""
-    if not fault.is_silent or not fault.covers(end.end_ns, after_s):
+    if not fault.stops_worker or not fault.covers(end.end_ns, after_s):
         return False
     return end.outcome is not Outcome.HTTP_ERROR or end.status not in _CLIENT_STATUS
 

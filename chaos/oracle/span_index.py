@@ -16,7 +16,8 @@ _UNIFIED_SERVICE = "severance-unified"
 
 
 class Half(Struct, frozen=True, kw_only=True):
-    """``role_spans`` should hold exactly one. ``stages``: every span but role, abort and its children."""
+    """``role_spans`` should hold exactly one. ``releases``: `kv.release` under aborts.
+    ``stages``: every span but role, abort and its children."""
 
     rid: str
     room: str
@@ -25,6 +26,7 @@ class Half(Struct, frozen=True, kw_only=True):
     incarnation: str
     role_spans: tuple[Span, ...]
     aborts: tuple[Span, ...]
+    releases: tuple[Span, ...]
     stages: tuple[Span, ...]
 
     @property
@@ -108,5 +110,6 @@ def _half(key: tuple[str, str, str, str, str], spans: list[Span]) -> Half:
         incarnation=incarnation,
         role_spans=tuple(span for span in spans if span.name == "request"),
         aborts=tuple(span for span in spans if span.name == "abort"),
+        releases=tuple(span for span in spans if span.name == "kv.release"),
         stages=tuple(span for span in spans if span.name not in special),
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from chaos.oracle.evidence import RunEvidence, Source
-from chaos.oracle.fault_window import SPAN_TAIL_NS, TELEMETRY, killed_between, killed_incarnations
+from chaos.oracle.fault_window import killed_incarnations
 from chaos.oracle.findings import Findings, check
 from chaos.oracle.requests import Request
+from chaos.oracle.silenced import collector_away, spans_may_be_lost
 from chaos.oracle.span_index import DECODE, PREFILL, Half, incarnation_of, number, role_of
 from dashboards.spans import Span
 
@@ -27,8 +28,8 @@ Process = tuple[str, str]
     Source.SCENARIO,
     Source.HISTORY,
     Source.FAULTS,
-    Source.LEDGER,
     Source.SPANS,
+    wants=(Source.LEDGER,),
 )
 def check_spans_complete(evidence: RunEvidence, findings: Findings) -> None:
     """Lost spans make all that is said from spans unsure: unknown, never failed."""
@@ -39,7 +40,8 @@ def check_spans_complete(evidence: RunEvidence, findings: Findings) -> None:
             by_process.setdefault((span.instance, incarnation_of(span)), []).append(span)
     for process, spans in by_process.items():
         _numbered(evidence, process, spans, findings)
-    _known_processes(evidence, set(by_process), findings)
+    if evidence.can_show(Source.LEDGER):
+        _known_processes(evidence, set(by_process), findings)
     _no_orphans(evidence, findings)
     for request in evidence.requests:
         if request.completed:
@@ -49,34 +51,36 @@ def check_spans_complete(evidence: RunEvidence, findings: Findings) -> None:
 def _numbered(
     evidence: RunEvidence, process: Process, spans: list[Span], findings: Findings
 ) -> None:
-    """Numbers run from 0 without a gap; only the tail of a killed process may be missing, and what was sent
-    while the span store was away."""
+    """Numbers run from 0 without a gap; only the tail of a killed process may be missing, and what was
+    sent while the collector was away."""
     name = f"{process[0]} ({process[1] or 'no incarnation'})"
-    numbers = sorted(seq for span in spans if (seq := number(span, "pd.seq")) is not None)
-    findings.saw(len(numbers))
-    if len(numbers) < len(spans):
-        findings.doubt(f"{name}: {len(spans) - len(numbers)} spans without pd.seq")
-    elif len(set(numbers)) < len(numbers):
-        findings.doubt(f"{name}: {len(numbers) - len(set(numbers))} span numbers given twice")
-    elif numbers[0] != 0 or numbers[-1] != len(numbers) - 1:
-        lost = numbers[-1] + 1 - len(numbers)
-        explained = _lost_with_the_store(evidence, spans)
-        findings.exempt(explained)
-        if explained < lost:
-            findings.doubt(f"{name}: {lost} of {numbers[-1] + 1} spans are lost")
+    known = [(seq, span) for span in spans if (seq := number(span, "pd.seq")) is not None]
+    numbered = sorted(known, key=lambda pair: pair[0])
+    findings.saw(len(numbered))
+    if len(numbered) < len(spans):
+        findings.doubt(f"{name}: {len(spans) - len(numbered)} spans without pd.seq")
+        return
+    repeated = len(numbered) - len({seq for seq, _ in numbered})
+    if repeated:
+        findings.doubt(f"{name}: {repeated} span numbers given twice")
+        return
+    lost, excused = _lost(evidence, numbered)
+    findings.exempt(excused)
+    if lost:
+        findings.doubt(f"{name}: {lost} of {numbered[-1][0] + 1} spans are lost")
 
 
-def _lost_with_the_store(evidence: RunEvidence, spans: list[Span]) -> int:
-    """Numbers missing between two spans of which the later ended after the span store went away, and the
-    earlier before it was back."""
+def _lost(evidence: RunEvidence, numbered: list[tuple[int, Span]]) -> tuple[int, int]:
+    """Missing numbers: those that nothing excuses, and those of a time without a collector."""
     mono = evidence.spans.mono
-    numbered = sorted((number(span, "pd.seq") or 0, mono(span.end_ns)) for span in spans)
-    away = [fault for fault in evidence.faults if fault.kind == TELEMETRY]
-    return sum(
-        later - earlier - 1
-        for (earlier, left_ns), (later, right_ns) in pairwise([(-1, 0), *numbered])
-        if any(fault.overlaps(left_ns, right_ns + SPAN_TAIL_NS) for fault in away)
-    )
+    lost, excused = numbered[0][0], 0  # nobody can say when the first ones were
+    for (before, left), (after, right) in pairwise(numbered):
+        missing = after - before - 1
+        if missing and collector_away(evidence, mono(left.start_ns), mono(right.end_ns)):
+            excused += missing
+        else:
+            lost += missing
+    return lost, excused
 
 
 def _known_processes(evidence: RunEvidence, with_spans: set[Process], findings: Findings) -> None:
@@ -104,7 +108,8 @@ def _no_orphans(evidence: RunEvidence, findings: Findings) -> None:
             continue
         if span.parent_span_id in ids[span.trace_id]:
             continue
-        if (span.instance, incarnation_of(span)) in dead:
+        away = collector_away(evidence, request.sent.sent_ns, evidence.spans.mono(span.end_ns))
+        if away or (span.instance, incarnation_of(span)) in dead:
             findings.exempt()
         else:
             findings.doubt(f"{span.name} has no parent", rid=request.rid, span=span)
@@ -117,7 +122,7 @@ def _both_roles(evidence: RunEvidence, request: Request, findings: Findings) -> 
         if any(_is_whole(half) for half in evidence.spans.of(request.rid, role)):
             continue
         end_ns = end.end_ns if end else request.sent.sent_ns
-        if killed_between(evidence.faults, workers, request.sent.sent_ns, end_ns):
+        if spans_may_be_lost(evidence, workers, request.sent.sent_ns, end_ns):
             findings.exempt()
         else:
             text = f"completed, but no {role} worker sent its role span with all stages"
@@ -148,6 +153,10 @@ def _joined(evidence: RunEvidence, request: Request, findings: Findings) -> None
     trace_id = request.sent.trace_id
     roots = evidence.spans.roots.get(trace_id, ())
     halves = evidence.spans.halves.get(request.rid, ())
+    end_ns = request.end.end_ns if request.end else request.sent.sent_ns
+    if not roots and collector_away(evidence, request.sent.sent_ns, end_ns):
+        findings.exempt()
+        return
     if len(roots) != 1:
         findings.doubt(f"{len(roots)} root spans of the load driver", rid=request.rid)
         return

@@ -17,7 +17,7 @@ _MAX_CHUNKS = 2
     "no_token_after_abort",
     "tokens received = completion_tokens of the answer; no forward starts after an abort's release",
     Source.HISTORY,
-    Source.SPANS,
+    wants=(Source.SPANS,),
 )
 def check_no_token_after_abort(evidence: RunEvidence, findings: Findings) -> None:
     """Client side by index; server side by each worker's own clock, with no grace."""

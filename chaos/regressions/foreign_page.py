@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from engine.model.runner import ModelRunner
 
-CAUGHT_BY = ("tokens_equal_control",)
 EVERY = 3
 
 

@@ -7,8 +7,6 @@ from engine.core.codes import Stage
 from engine.core.req import Req
 from engine.core.scheduler import Scheduler
 
-CAUGHT_BY = ("ledger_baseline", "capacity_probe")
-
 
 def apply() -> None:
     release = Scheduler.release_kv_cache

@@ -5,8 +5,6 @@ from __future__ import annotations
 from engine.core.disagg import DisaggScheduler
 from engine.core.peer import PeerLost
 
-CAUGHT_BY = ("answers", "late")
-
 
 def apply() -> None:
     def forget_the_peer_only(self: DisaggScheduler, message: PeerLost, now_ns: int) -> None:

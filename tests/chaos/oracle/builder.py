@@ -39,11 +39,15 @@ PERIOD_S = 0.25
 NUM_REQUESTS = 152
 NUM_CONTROL = 14
 LINKS = ("kv:p0-d0", "control:p0-d0")
-FAULTS = (
+Fault = tuple[str, str, str, tuple[str, ...], tuple[str, ...], float, float]
+"""Id, kind, mode, links, workers, begin, end."""
+FAULTS: tuple[Fault, ...] = (
     ("f0", "link", "stall", LINKS, (), 5.0, 8.0),
     ("f1", "link", "blackhole", LINKS, (), 14.0, 17.0),
     ("f2", "process", "kill", (), ("d0",), 23.5, 27.0),
 )
+SHORT_FAULTS: tuple[Fault, ...] = (("f0", "link", "blackhole", LINKS, (), 5.0, 5.8), *FAULTS[1:])
+"""The first cut is too short to be a death: nobody is hurt by it."""
 PERMITS = (
     "bootstrap_timeout",
     "client_disconnect",
@@ -76,8 +80,9 @@ STAGES = (("mid_chunk", "prealloc"), ("transfer", "decode_transfer"), (None, "ru
 class HealthyRun:
     """Lists of records, to be changed and then written."""
 
-    def __init__(self, *, faults: bool = True) -> None:
+    def __init__(self, *, faults: bool = True, short: bool = False) -> None:
         self.faults_on = faults
+        self.script = SHORT_FAULTS if short else FAULTS
         self.history: list[HistoryRecord] = []
         self.control: list[HistoryRecord] = []
         self.faults: list[FaultRecord] = []
@@ -118,7 +123,7 @@ class HealthyRun:
     def write(self, directory: Path) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "run.json").write_bytes(msgspec.json.encode(self.info))
-        scenario = scenario_text(self.faults_on, tuple(self.expect.items()))
+        scenario = scenario_text(self.faults_on, self.script, tuple(self.expect.items()))
         (directory / "scenario.resolved.yaml").write_text(scenario)
         write_lines(directory / "history.jsonl", self.history)
         write_lines(directory / "control.jsonl", self.control)
@@ -152,8 +157,8 @@ class HealthyRun:
 
     def _fault_at(self, at: float) -> str | None:
         """The fault that a request sent at ``at`` runs into; a healthy one takes 0.9 s."""
-        for _, kind, mode, _, _, begin, end in FAULTS if self.faults_on else ():
-            if begin - 0.9 < at < end:
+        for _, kind, mode, _, _, begin, end in self.script if self.faults_on else ():
+            if begin - 0.9 < at < end and end - begin > 1:
                 return mode if kind == "process" else kind
         return None
 
@@ -190,7 +195,7 @@ class HealthyRun:
         self._half(rid, trace_id, root, "decode", at, fired + 0.02, stages, codes)
 
     def _server_aborted(self, rid: str, trace_id: str, index: int, at: float) -> None:
-        begin = next(f[5] for f in FAULTS if f[5] - 0.9 < at < f[6])
+        begin = next(f[5] for f in self.script if f[5] - 0.9 < at < f[6])
         ended = max(at, begin) + 1.6
         self._sent(rid, trace_id, index, at)
         self._end(rid, ended, Outcome.ABORTED_SERVER, status=503, error="peer_dead")
@@ -337,7 +342,7 @@ class HealthyRun:
     # ---- the rest -----------------------------------------------------------------------------
 
     def _faults(self) -> None:
-        for fault_id, kind, mode, links, workers, begin, end in FAULTS:
+        for fault_id, kind, mode, links, workers, begin, end in self.script:
             for event, at in (
                 (FaultEvent.DECLARED, begin - 0.5),
                 (FaultEvent.INJECTING, begin),
@@ -420,10 +425,17 @@ DECODE_STAGES = [
 
 
 @functools.cache
-def scenario_text(faults_on: bool, expect: tuple[tuple[str, float], ...]) -> str:
+def scenario_text(
+    faults_on: bool, script: tuple[Fault, ...], expect: tuple[tuple[str, float], ...]
+) -> str:
     """A resolved scenario, as the runner writes it, with some expectations changed."""
     steps = (
-        Step(at_s=5, fault=LinkFaultSpec(mode=CutMode.STALL, links=LINKS, for_s=3)),
+        Step(
+            at_s=5,
+            fault=LinkFaultSpec(
+                mode=CutMode(script[0][2]), links=LINKS, for_s=round(script[0][6] - script[0][5], 3)
+            ),
+        ),
         Step(at_s=14, fault=LinkFaultSpec(mode=CutMode.BLACKHOLE, links=LINKS, for_s=3)),
         Step(at_s=23.5, fault=ProcessFaultSpec(mode=ProcessMode.KILL, worker="d0")),
     )

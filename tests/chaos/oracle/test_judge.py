@@ -63,13 +63,51 @@ def test_a_healthy_run_passes_every_check(tmp_path: Path) -> None:
     assert [one for one in verdict.checks if one.status is not CheckStatus.PASS] == []
     assert (verdict.status, verdict.exit_code) == (RunStatus.PASSED, 0)
     assert all(one.examined > 0 and one.expected and one.observed for one in verdict.checks)
-    assert len(verdict.checks) == 18
+    assert len(verdict.checks) == 19
+    assert all(one.kinds for one in verdict.checks if one.id in ("answers", "abort_spans"))
 
 
 def test_a_run_without_faults_passes_and_asks_for_no_faults(tmp_path: Path) -> None:
     verdict = judged(HealthyRun(faults=False), tmp_path)
     assert verdict.status is RunStatus.PASSED, verdict.reason
-    assert not {"faults_proven", "recovery", "heal_time"} & {one.id for one in verdict.checks}
+    assert not {"faults_proven", "recovery", "pairs_recover", "heal_time"} & {
+        one.id for one in verdict.checks
+    }
+
+
+def test_a_run_with_bystanders_and_a_short_cut_passes(tmp_path: Path) -> None:
+    run = HealthyRun(short=True)
+    run.expect["min_bystanders"] = 12
+    verdict = judged(run, tmp_path)
+    assert verdict.status is RunStatus.PASSED, verdict.reason
+    assert check_of(verdict, "harmless_cuts").examined >= 3
+    assert check_of(verdict, "bystanders").examined >= 12
+    assert verdict.bystanders is not None
+    assert verdict.bystanders.ttft_p95_ms.ratio == pytest.approx(1.0)
+
+
+def test_a_pool_that_was_used_as_wanted_passes(tmp_path: Path) -> None:
+    run = HEALTHY.copy()
+    run.expect["min_pool_used"] = 0.1
+    check = check_of(judged(run, tmp_path), "pool_used")
+    assert check.status is CheckStatus.PASS, check.observed
+    assert "most held: p0" in check.observed
+
+
+def test_the_router_time_is_what_no_worker_covers(tmp_path: Path) -> None:
+    """A completed request is 2 ms old when sent, at the workers from 4 ms on, and ends 10 ms after them."""
+    router = judged(HEALTHY.copy(), tmp_path).router
+    assert router is not None
+    assert router.retries == 0
+    assert router.ms.p99 == pytest.approx(12.0)
+    assert router.requests + router.unclear == NUM_REQUESTS
+    assert router.unclear > 0, "spans died with d0"
+
+
+def test_goodput_comes_back_after_each_heal(tmp_path: Path) -> None:
+    faults = judged(HEALTHY.copy(), tmp_path).faults
+    assert all(fault.goodput_back_ms is not None for fault in faults)
+    assert all(0 <= (fault.goodput_back_ms or 0) < 1500 for fault in faults)
 
 
 def test_spans_from_the_real_writer_are_read_the_same(tmp_path: Path) -> None:
@@ -125,6 +163,7 @@ def test_a_near_tie_is_taken_out_and_counted(tmp_path: Path) -> None:
     ids = (*end.output_ids[:7], 255 - end.output_ids[7], *end.output_ids[8:])
     margins = (*end.margins[:7], 0.0004, *end.margins[8:])
     change_end(run, rid, output_ids=ids, margins=margins)
+    change(run.control, is_end(rid), margins=margins)
     verdict = judged(run, tmp_path)
     tokens = check_of(verdict, "tokens_equal_control")
     assert verdict.status is RunStatus.PASSED
@@ -138,6 +177,7 @@ def test_a_clear_margin_is_no_near_tie(tmp_path: Path) -> None:
     ids = (*end.output_ids[:7], 255 - end.output_ids[7], *end.output_ids[8:])
     margins = (*end.margins[:7], 0.0011, *end.margins[8:])
     change_end(run, rid, output_ids=ids, margins=margins)
+    change(run.control, is_end(rid), margins=margins)
     assert check_of(judged(run, tmp_path), "tokens_equal_control").status is CheckStatus.FAIL
 
 

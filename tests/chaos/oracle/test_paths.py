@@ -94,7 +94,7 @@ def test_requests_of_other_pairs_are_not_exposed(one_pair: RunEvidence) -> None:
     theirs = two_by_two(one_pair, everybody(one_pair), p0="p1", d0="d1")
     for mine, other in zip(ours.faults, theirs.faults, strict=True):
         assert exposed_rids(ours, mine)
-        if not other.is_kill:
+        if not other.ends_process:
             assert exposed_rids(theirs, other) == set()
     half = {f"r{index:04d}" for index in range(0, 152, 2)}
     mixed = two_by_two(one_pair, half, d0="d1")

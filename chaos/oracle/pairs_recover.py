@@ -24,7 +24,7 @@ Pair = tuple[str, str]
     Source.SPANS,
 )
 def check_pairs_recover(evidence: RunEvidence, findings: Findings) -> None:
-    """Until the next fault on the same pair, or the end of the load. A pair nobody tried is unknown."""
+    """Until the next fault on the same pair, or the end of the load. A pair that nobody tried is unknown."""
     findings.noun = "hurt pairs"
     served = {one.rid: set(_pairs_of(evidence, one)) for one in evidence.requests}
     for fault in evidence.faults:
@@ -43,24 +43,32 @@ def _judge(
     served: dict[str, set[Pair]],
     findings: Findings,
 ) -> None:
+    """Where the next fault came too soon to say, what comes after it may still show that the pair lives."""
+    tried = [one for one in evidence.requests if _tries(evidence, one, pair, healed_ns, served)]
     until_ns = _next_on(evidence, pair, healed_ns)
-    tried = [
-        one
-        for one in evidence.requests
-        if pair in served[one.rid]
-        and healed_ns < one.sent.sent_ns
-        and (until_ns is None or (one.end is not None and one.end.end_ns < until_ns))
-        and one.abort_kind is None
-        and not evidence.cut_off(one)
-    ]
-    completed = sum(one.completed for one in tried)
-    if not tried:
-        findings.doubt(f"{_name(pair)}: nobody tried it between {fault.label} and the next")
-        return
-    findings.saw()
-    if not completed:
-        text = f"{_name(pair)} completed none of {len(tried)} requests after {fault.label}"
-        findings.fail(text, rid=tried[-1].rid)
+    in_time = [one for one in tried if until_ns is None or (one.end and one.end.end_ns < until_ns)]
+    grace_ns = int(evidence.plan.expect.recovery_first_success_s * 1e9)
+    late = [one for one in in_time if one.sent.sent_ns > healed_ns + grace_ns]
+    if late and not any(one.completed for one in in_time):
+        findings.saw()
+        text = f"{_name(pair)} completed none of {len(in_time)} requests after {fault.label}"
+        findings.fail(text, rid=late[-1].rid)
+    elif any(one.completed for one in tried):
+        findings.saw()
+    else:
+        text = f"{len(tried)} requests tried it after {fault.label}, none long after"
+        findings.doubt(f"{_name(pair)}: {text}")
+
+
+def _tries(
+    evidence: RunEvidence,
+    request: Request,
+    pair: Pair,
+    healed_ns: int,
+    served: dict[str, set[Pair]],
+) -> bool:
+    is_after = pair in served[request.rid] and request.sent.sent_ns > healed_ns
+    return is_after and request.abort_kind is None and not evidence.cut_off(request)
 
 
 def _hurt(evidence: RunEvidence, fault: FaultWindow) -> Iterator[Pair]:

@@ -7,7 +7,9 @@ from typing import Protocol
 from chaos.links import Endpoint, Link
 from chaos.pairs import Pair
 from chaos.proc import Identity
+from chaos.scrape import WorkerLoad
 from chaos.toxiproxy.server import ToxiproxyServer
+from chaos.undo import Undo
 
 
 class Deployment(Protocol):
@@ -31,6 +33,31 @@ class Deployment(Protocol):
     def pairs(self) -> tuple[Pair, ...]:
         """Every prefill with every decode worker."""
         ...
+
+    @property
+    def cannot_show(self) -> tuple[str, ...]:
+        """Kinds of evidence (`chaos.evidence_kinds`) that it has no way to give."""
+        ...
+
+    @property
+    def traces_url(self) -> str | None:
+        """OTLP over HTTP, in; None: nobody takes spans."""
+        ...
+
+    @property
+    def abort_endpoints(self) -> dict[str, Endpoint]:
+        """Workers that abort by rid, by name."""
+        ...
+
+    def load_of(self, worker: str) -> WorkerLoad:
+        """From its metrics. Raises `ChaosError`."""
+        ...
+
+    def start_control(self) -> None:
+        """Start the unified worker of the control run; `wait_control` waits for it."""
+        ...
+
+    def wait_control(self) -> Endpoint: ...
 
     def start(self) -> None:
         """Start everything and wait until it serves."""
@@ -56,6 +83,10 @@ class Deployment(Protocol):
 
     def restart_worker(self, worker: str) -> None:
         """Start it again on the same ports; returns when it has generated a token."""
+        ...
+
+    def undo_of_kill(self, worker: str) -> tuple[Undo, ...]:
+        """How somebody else brings a killed worker back; empty where it dies with the run anyway."""
         ...
 
     def stop_worker(self, worker: str) -> None:

@@ -121,9 +121,9 @@ def _respawn(
 ) -> tuple[list[Link], str]:
     """The new server may lack links that were clean before, so all are verified. ``killed``: takes the
     time at which no toxic was left."""
-    server.end()
-    killed.append(time.monotonic())
     try:
+        server.end()
+        killed.append(time.monotonic())
         server.respawn()
     except ChaosError as error:
         return unhealed(server, links), str(error).splitlines()[0]

@@ -124,7 +124,7 @@ class HeldFault:
     ) -> None:
         self.end()
         if kind is None:
-            self._judge()
+            self.require_proven()
 
     def end(self) -> None:
         """Heal, and wait for it; signals wait too. Idempotent, also after a block that was never entered."""
@@ -142,7 +142,8 @@ class HeldFault:
         finally:
             self._hold.reached.set()
 
-    def _judge(self) -> None:
+    def require_proven(self) -> None:
+        """After its end. Raises `NotHealed`, or `FaultUnproven` if it was not there all the time."""
         if self.report is None or not self.report.healed:
             left = self.report.left if self.report else ("its heal did not end",)
             raise NotHealed(f"{self.fault_id}: {'; '.join(left)}")

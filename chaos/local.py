@@ -18,10 +18,13 @@ from chaos.links import Endpoint, Link
 from chaos.log_cap import LogCap
 from chaos.pairs import Pair
 from chaos.ports import PortPool
+from chaos.presets import PRESETS
 from chaos.proc import Identity
 from chaos.process import Launcher, ManagedProcess
+from chaos.scrape import WorkerLoad, scrape
 from chaos.spec import DeploymentSpec
 from chaos.toxiproxy.server import ToxiproxyServer
+from chaos.undo import Undo
 from chaos.worker import (
     ENVIRONMENT,
     ROUTER_ENVIRONMENT,
@@ -98,6 +101,19 @@ class LocalDeployment(Deployment):
         return self.layout.pairs
 
     @property
+    def cannot_show(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def abort_endpoints(self) -> dict[str, Endpoint]:
+        return {name: self.worker_endpoint(name) for name in self.workers}
+
+    def load_of(self, worker: str) -> WorkerLoad:
+        return scrape(
+            f"http://{self.worker_endpoint(worker)}/metrics", PRESETS["severance"].metrics
+        )
+
+    @property
     def spans_db(self) -> Path:
         """SQLite file of the span store (`dashboards.spans`)."""
         return self._spans_db
@@ -171,6 +187,9 @@ class LocalDeployment(Deployment):
             raise ProcessFailed(f"worker {worker}: pid {left[0].pid} survived SIGKILL")
         self._launcher.ended(process)
         self._launcher.forget(process)
+
+    def undo_of_kill(self, worker: str) -> tuple[Undo, ...]:
+        return ()
 
     def stop_worker(self, worker: str) -> None:
         self._end(worker)

@@ -15,4 +15,9 @@ def parallel(items: Sequence[ItemT], act: Callable[[ItemT], ResultT]) -> list[Re
     if not items:
         return []
     with ThreadPoolExecutor(max_workers=len(items)) as pool:
-        return [future.result() for future in [pool.submit(act, item) for item in items]]
+        try:
+            futures = [pool.submit(act, item) for item in items]
+        except RuntimeError:
+            # The interpreter is ending and starts no thread any more; a heal must still happen.
+            return [act(item) for item in items]
+        return [future.result() for future in futures]

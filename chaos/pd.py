@@ -17,6 +17,7 @@ from chaos.answer import Answer, Prompt, ask
 from chaos.codes import CutMode, Direction, ProcessMode
 from chaos.deployment import Deployment
 from chaos.errors import ChaosError, NotHealed, StillHeld, UsageError
+from chaos.evidence_kinds import LEDGER
 from chaos.fault_spec import FaultSpec, LinkFaultSpec, ProcessFaultSpec
 from chaos.fault_step import ActiveFaults
 from chaos.faults.build import build_fault
@@ -88,8 +89,10 @@ class PdDeployment:
     def abort(self, rid: str) -> int:
         """Ask every worker to abort ``rid``; returns how many matched. A request that is still on its way
         matches nobody: wait until it is there."""
-        endpoints = [self.deployment.worker_endpoint(name) for name in self.workers]
-        return abort_everywhere(endpoints, rid)
+        endpoints = self.deployment.abort_endpoints
+        if not endpoints:
+            raise UsageError("this deployment has no abort by rid: close the request's connection")
+        return abort_everywhere(list(endpoints.values()), rid)
 
     def ledger(self, worker: str) -> WorkerLedger:
         """What the worker holds right now. Raises `ChaosError` if it does not say."""
@@ -101,7 +104,7 @@ class PdDeployment:
     def require_released(self, within_s: float = 15.0) -> None:
         """Wait until no worker holds anything of any request. Raises `StillHeld`."""
         deadline = time.monotonic() + within_s
-        while held := [line for name in self.workers for line in _holds(name, self.ledger)]:
+        while held := [line for name in self.workers for line in self._holds(name)]:
             if time.monotonic() > deadline:
                 raise StillHeld(f"after {within_s:g} s: {'; '.join(held)}")
             time.sleep(_LOOK_S)
@@ -179,19 +182,24 @@ class PdDeployment:
         return found
 
     @property
+    def faults(self) -> tuple[HeldFault, ...]:
+        """Made since the last `mend`, ended or not."""
+        return tuple(self._held)
+
+    @property
     def was_hurt(self) -> bool:
         """Whether a fault was made since the last `mend`."""
         return bool(self._held)
 
-    def mend(self) -> None:
+    def mend(self, and_ask: bool = True) -> None:
         """End every fault that is still on, take every toxic off, start dead workers, continue stopped ones,
-        and see that requests complete. Raises `NotHealed`. Signals wait until it is done."""
+        and see that requests complete (``and_ask``). Raises `NotHealed`. Signals wait until it is done."""
         with signals_wait():
             for held in self._held:
                 held.end()
             self._held.clear()
             problems = [*self._mend_links(), *self._mend_workers()]
-            problems = problems or self._serving()
+            problems = problems or (self._serving() if and_ask else [])
         if problems:
             raise NotHealed("; ".join(problems))
 
@@ -224,6 +232,17 @@ class PdDeployment:
             brake.close()
         return [f"it does not serve any more: {problem}"] if problem else []
 
+    def _holds(self, worker: str) -> list[str]:
+        """By its ledger, or where it has none by its metrics."""
+        if LEDGER not in self.deployment.cannot_show:
+            return _held_in(worker, self.ledger)
+        try:
+            load = self.deployment.load_of(worker)
+        except ChaosError as error:
+            return [str(error)]
+        text = f"{worker}: {load.running:g} requests run, {load.waiting:g} wait"
+        return [] if load.is_idle else [text]
+
     def _process(self, mode: ProcessMode, worker: str, fields: dict[str, float]) -> HeldFault:
         spec = _spec({"kind": "process", "mode": mode, "worker": self._known(worker), **fields})
         assert isinstance(spec, ProcessFaultSpec)
@@ -244,7 +263,7 @@ def _spec(fields: Mapping[str, object]) -> FaultSpec:
         raise UsageError(f"no such fault: {error}") from error
 
 
-def _holds(worker: str, ledger_of: Callable[[str], WorkerLedger]) -> list[str]:
+def _held_in(worker: str, ledger_of: Callable[[str], WorkerLedger]) -> list[str]:
     """One line for each thing of a request that the worker still has."""
     try:
         ledger = ledger_of(worker)

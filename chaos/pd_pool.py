@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.deployment import Deployment
+from chaos.attachment import Attachment
 from chaos.errors import NotHealed, ProcessFailed, UsageError
 from chaos.interrupt import Brake
 from chaos.journal import Journal
@@ -22,15 +22,14 @@ from chaos.spec import DeploymentSpec
 from chaos.tools import require_toxiproxy
 
 Wish = Mapping[str, str]
-"""prefill, decode, model_path, max_total_tokens, file; what is not there has its default."""
+"""target, or prefill, decode, model_path, max_total_tokens, file; what is not there has its default."""
 _COUNTS = ("prefill", "decode", "max_total_tokens")
 
 
 class _Lease(msgspec.Struct, frozen=True):
     wish: dict[str, str]
     pd: PdDeployment
-    deployment: Deployment
-    brake: Brake
+    end: Callable[[], None]
 
 
 class PdPool:
@@ -61,17 +60,18 @@ class PdPool:
     def close(self) -> None:
         """End it. Raises `NotHealed` if something of it is left."""
         lease, self._lease = self._lease, None
-        if lease is None:
-            return
-        with signals_wait():
-            left = lease.deployment.stop()
-            lease.brake.close()
-        if left:
-            raise NotHealed(f"left behind: {'; '.join(left)}")
+        if lease is not None:
+            lease.end()
 
     def _start(self, wish: dict[str, str]) -> _Lease:
-        spec = _spec(wish)
         directory = self._new_directory("pd")
+        if "target" in wish:
+            attachment = Attachment(Path(wish["target"]), directory, "pytest")
+            return _Lease(wish, attachment.pd, attachment.close)
+        return self._start_local(wish, directory)
+
+    def _start_local(self, wish: dict[str, str], directory: Path) -> _Lease:
+        spec = _spec(wish)
         journal = Journal(directory, f"pytest-{directory.name}")
         brake = Brake()
         deployment = LocalDeployment(
@@ -83,11 +83,18 @@ class PdPool:
             if problem:
                 raise ProcessFailed(f"no request completes: {problem}; see {directory / 'logs'}")
         except BaseException:
-            with signals_wait():
-                deployment.stop()
-                brake.close()
+            _end(deployment, brake)
             raise
-        return _Lease(wish, PdDeployment(deployment, journal), deployment, brake)
+        return _Lease(wish, PdDeployment(deployment, journal), lambda: _end(deployment, brake))
+
+
+def _end(deployment: LocalDeployment, brake: Brake) -> None:
+    """Raises `NotHealed` if something of it is left."""
+    with signals_wait():
+        left = deployment.stop()
+        brake.close()
+    if left:
+        raise NotHealed(f"left behind: {'; '.join(left)}")
 
 
 def _spec(wish: Wish) -> DeploymentSpec:

@@ -7,7 +7,7 @@ from pathlib import Path
 from chaos import proc
 from chaos.proc import Identity
 from chaos.records import FaultEvent, FaultRecord, ProcessRecord, read_jsonl
-from chaos.undo import Undo
+from chaos.undo import RunCommand, Undo
 
 RUNNER = "runner"
 """Name of the runner's own line in `processes.jsonl`."""
@@ -60,4 +60,11 @@ def acts_of(directory: Path) -> list[Undo]:
     """How to undo, from outside, every fault that was begun."""
     path = directory / "faults.jsonl"
     records = read_jsonl(path, FaultRecord) if path.exists() else []
-    return [act for record in records for act in record.undo]
+    healed = {record.fault_id for record in records if record.event is FaultEvent.HEALED}
+    return [
+        act
+        for record in records
+        for act in record.undo
+        # Toxics are harmless to take off twice; a worker that its owner has ended since stays ended.
+        if not (isinstance(act, RunCommand) and record.fault_id in healed)
+    ]

@@ -6,11 +6,15 @@ toxics on its proxies and processes that were stopped: whoever finds the file ca
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
+from pathlib import Path
 
 import msgspec
 
 from chaos import proc
+from chaos.commands import run_command
 from chaos.errors import ChaosError, ToxiproxyDown, ToxiproxyRefused, ToxiproxyTimeout
 from chaos.links import Endpoint
 from chaos.proc import Identity
@@ -35,7 +39,14 @@ class Continue(msgspec.Struct, frozen=True, kw_only=True, tag_field="undo", tag=
     process: Identity
 
 
-Undo = CleanProxy | Continue
+class RunCommand(msgspec.Struct, frozen=True, kw_only=True, tag_field="undo", tag="run_command"):
+    """Start a worker of somebody else's again, by their own command, unless it answers."""
+
+    argv: tuple[str, ...]
+    unless_answers: Endpoint
+
+
+Undo = CleanProxy | Continue | RunCommand
 _CALL_WITHIN_S = 1.0
 
 
@@ -43,6 +54,8 @@ def apply(undo: Undo) -> str:
     """Do it; returns what was done, or "" if there was nothing to do. Raises `ChaosError`."""
     if isinstance(undo, Continue):
         return _continue(undo.process)
+    if isinstance(undo, RunCommand):
+        return _run(undo)
     return _clean(undo)
 
 
@@ -51,6 +64,16 @@ def _continue(process: Identity) -> str:
     if stat is None or stat.state not in ("T", "t") or not proc.alive(process):
         return ""
     return f"continued pid {process.pid}" if proc.send(process, signal.SIGCONT) else ""
+
+
+def _run(undo: RunCommand) -> str:
+    address = (undo.unless_answers.host, undo.unless_answers.port)
+    try:
+        socket.create_connection(address, _CALL_WITHIN_S).close()
+        return ""
+    except OSError:
+        run_command(undo.argv, Path(os.devnull))
+    return f"ran {undo.argv[0]} for the worker on {undo.unless_answers}"
 
 
 def _clean(undo: CleanProxy) -> str:

@@ -63,7 +63,7 @@ class KillFault:
         )
 
     def undo(self) -> tuple[Undo, ...]:
-        return ()
+        return self._deployment.undo_of_kill(self._worker)
 
     def heal(self, urgent: bool = False) -> HealReport:
         begun = time.monotonic()

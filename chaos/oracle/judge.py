@@ -19,6 +19,7 @@ from chaos.oracle.bystanders import check_bystanders, find_groups, measure
 from chaos.oracle.capacity import check_capacity_probe
 from chaos.oracle.conclusion import Ending, conclude
 from chaos.oracle.control_tokens import check_tokens_equal_control
+from chaos.oracle.drained import check_drained
 from chaos.oracle.evidence import RunEvidence, Source, load_evidence
 from chaos.oracle.exposure import exposed_rids
 from chaos.oracle.fault_window import LINK, FaultWindow
@@ -78,6 +79,7 @@ _WHERE_ASKED = (
     check_abort_latency,
     check_min_aborts,
     check_pool_used,
+    check_drained,
 )
 ALL_CHECKS: tuple[Check, ...] = (*_ALWAYS, *_WHERE_ASKED)
 """Every check there is; `wanted_checks` says which of them a scenario asks for."""
@@ -158,6 +160,8 @@ def wanted_checks(evidence: RunEvidence) -> list[Check]:
         wanted.append(check_harmless_cuts)
     if unread or expect.min_bystanders:
         wanted.append(check_bystanders)
+    if not evidence.can_show(Source.LEDGER):
+        wanted.append(check_drained)
     if unread or LINK in kinds:
         wanted.append(check_heal_time)
     if unread or plan.load.aborts.share:

@@ -403,6 +403,8 @@ class HealthyRun:
     def _events(self) -> None:
         for name, at in PHASES.items():
             self.events.append(make_event(EventKind.PHASE, name, at))
+        drained = make_event(EventKind.NOTE, "drained", PHASES["final"] - 0.01)
+        self.events.append(msgspec.structs.replace(drained, ok=True))
         probe = make_event(EventKind.PROBE, "capacity:p0-d0", 47.0)
         self.events.append(
             msgspec.structs.replace(probe, ok=True, value=float(PAGES * PAGE_SIZE - 12))

@@ -910,6 +910,27 @@ def load_far_too_short(run: HealthyRun) -> None:
     drop(run.history, lambda r: isinstance(r, Sent) and r.sent_ns > mono(12))
 
 
+# ---- a target without a ledger ------------------------------------------------------------------
+
+NO_LEDGER = HealthyRun()
+NO_LEDGER.info = replace(NO_LEDGER.info, cannot_show=("ledger",))
+
+
+@breaks("drained", FAIL, NO_LEDGER)
+def a_worker_has_a_request_for_ever(run: HealthyRun) -> None:
+    change(run.events, lambda event: event.name == "drained", ok=False, detail="not idle")
+
+
+@breaks("drained", UNKNOWN, NO_LEDGER)
+def nobody_waited_for_the_workers(run: HealthyRun) -> None:
+    drop(run.events, lambda event: event.name == "drained")
+
+
+@breaks("drained", UNKNOWN, NO_LEDGER)
+def waited_before_the_last_request_was_over(run: HealthyRun) -> None:
+    change(run.events, lambda event: event.name == "drained", at_ns=mono(12))
+
+
 def check_of(verdict: Verdict, check_id: str) -> CheckStatus:
     return next(check.status for check in verdict.checks if check.id == check_id)
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 DEAD_AFTER_NS = 1_500 * MS_NS
 TICK_NS = 150 * MS_NS
 """The real I/O thread ticks every 10 ms and beats every 100 ms where rooms are open. Ten of these beats still
-pass before anybody is judged dead. While a pair meets, `LOOKS_NS` make up for it, and acks go after a read."""
+pass before anybody is judged dead. While a pair meets, `LOOKS_NS` make up for it; acks go after a read."""
 LOOKS_NS = (0, 10 * MS_NS, 20 * MS_NS)
 
 Handler = Callable[[list[bytes], int], None]

@@ -88,4 +88,12 @@ def _fields(part: msgspec.Struct) -> str:
     """``kind older_than_s=20``; what is left at zero asks for nothing."""
     tag = part.__struct_config__.tag
     values = msgspec.structs.asdict(part).items()
-    return " ".join([str(tag)] * bool(tag) + [f"{key}={value:g}" for key, value in values if value])
+    return " ".join(
+        [str(tag)] * bool(tag) + [f"{key}={_text(value)}" for key, value in values if value]
+    )
+
+
+def _text(value: float | str | tuple[str, ...]) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return value if isinstance(value, str) else f"{value:g}"

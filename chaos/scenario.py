@@ -95,6 +95,12 @@ def _check(scenario: Scenario) -> None:
         raise ScenarioError("load.prompts.isl_mean", "must lie between isl_min and isl_max")
     if load.osl.min > load.osl.max:
         raise ScenarioError("load.osl.min", "is larger than load.osl.max")
+    router = scenario.deployment.router
+    if scenario.expect.report_only and not (router.retries or router.circuit_breaker):
+        raise ScenarioError(
+            "expect.report_only",
+            "is for a router with retries or circuit_breaker; judge the workers",
+        )
     longest = load.prompts.isl_max + load.osl.max
     if longest > worker.max_total_tokens:
         raise ScenarioError(

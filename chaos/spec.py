@@ -235,7 +235,8 @@ class Expect(Part, frozen=True, kw_only=True):
     ``min_*`` ask for evidence: so many requests exposed to each fault, so many client aborts in all, of
     each kind, and seen in each stage, such a share of a worker's KV pages once in use. 0 does not ask.
     ``min_bystanders``: so many requests that nothing touched must be no slower than ``bystander_factor``
-    times this run's baseline.
+    times this run's baseline. ``report_only``: checks that are shown and decide nothing, where the router
+    retries or opens its breaker.
     """
 
     recovery_first_success_s: Positive = 5.0
@@ -254,6 +255,9 @@ class Expect(Part, frozen=True, kw_only=True):
     min_decode: Natural = 0
     min_bystanders: Natural = 0
     min_pool_used: Share = 0.0
+    report_only: tuple[
+        Literal["late", "server_errors", "abort_spans", "recovery", "pairs_recover"], ...
+    ] = ()
     bystander_factor: Annotated[float, Meta(ge=1)] = 1.5
     drain_within_s: Positive = 15.0
     probe_within_s: Positive = 30.0

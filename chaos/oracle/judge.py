@@ -31,6 +31,7 @@ from chaos.oracle.ledger_baseline import check_ledger_baseline
 from chaos.oracle.pairs_recover import check_pairs_recover
 from chaos.oracle.pool_used import check_pool_used
 from chaos.oracle.recovery import baseline_share, check_recovery, recovery_of
+from chaos.oracle.report_only import reported
 from chaos.oracle.router_time import router_time
 from chaos.oracle.run_complete import check_run_complete
 from chaos.oracle.server_errors import check_send_lag, check_server_errors
@@ -102,7 +103,7 @@ def judge_run(run_dir: Path) -> Verdict:
 
 def judge(evidence: RunEvidence, rows: Sequence[AbortRow]) -> Verdict:
     """The verdict, and nothing written."""
-    checks = tuple(check(evidence) for check in wanted_checks(evidence))
+    checks = tuple(reported(evidence.plan, check(evidence)) for check in wanted_checks(evidence))
     conclusion = conclude(_ending(evidence), checks)
     info, plan = evidence.info, evidence.plan
     return Verdict(

@@ -36,6 +36,7 @@ class Expectations(Struct, frozen=True, kw_only=True):
     min_decode: int = 0
     min_bystanders: int = 0
     min_pool_used: float = 0.0
+    report_only: tuple[str, ...] = ()
     bystander_factor: float = 1.5
 
 
@@ -48,6 +49,7 @@ class WorkerPlan(Struct, frozen=True, kw_only=True):
 
 class RouterPlan(Struct, frozen=True, kw_only=True):
     retries: int = 0
+    circuit_breaker: bool = False
 
 
 class DeploymentPlan(Struct, frozen=True, kw_only=True):

@@ -45,8 +45,8 @@ class Deployment(Protocol):
         ...
 
     @property
-    def abort_endpoints(self) -> list[Endpoint]:
-        """Workers that abort by rid."""
+    def abort_endpoints(self) -> dict[str, Endpoint]:
+        """Workers that abort by rid, by name."""
         ...
 
     def load_of(self, worker: str) -> WorkerLoad:

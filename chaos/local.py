@@ -105,8 +105,8 @@ class LocalDeployment(Deployment):
         return ()
 
     @property
-    def abort_endpoints(self) -> list[Endpoint]:
-        return [self.worker_endpoint(name) for name in self.workers]
+    def abort_endpoints(self) -> dict[str, Endpoint]:
+        return {name: self.worker_endpoint(name) for name in self.workers}
 
     def load_of(self, worker: str) -> WorkerLoad:
         return scrape(

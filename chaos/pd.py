@@ -92,7 +92,7 @@ class PdDeployment:
         endpoints = self.deployment.abort_endpoints
         if not endpoints:
             raise UsageError("this deployment has no abort by rid: close the request's connection")
-        return abort_everywhere(endpoints, rid)
+        return abort_everywhere(list(endpoints.values()), rid)
 
     def ledger(self, worker: str) -> WorkerLedger:
         """What the worker holds right now. Raises `ChaosError` if it does not say."""

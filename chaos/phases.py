@@ -85,13 +85,8 @@ def warm_up(run: RunContext) -> float:
 def load_with_faults(run: RunContext, rate: float) -> None:
     """The load in the background, guards and sampler beside it, the method in the foreground."""
     run.phase("load")
-    able = set(run.deployment.abort_endpoints)
-    workers = {
-        name: endpoint
-        for name in run.deployment.workers
-        if (endpoint := run.deployment.worker_endpoint(name)) in able
-    }
-    process = run.load.start(run.deployment.router, workers, run.deployment.traces_url, rate)
+    aborts = run.deployment.abort_endpoints
+    process = run.load.start(run.deployment.router, aborts, run.deployment.traces_url, rate)
     try:
         # Seconds of the method count from the first request, not from the driver's imports.
         run.brake.wait_for(lambda: _begun(run, process), timeout_s=20.0)

@@ -101,11 +101,11 @@ class TargetDeployment(Deployment):
         return self.target.traces
 
     @property
-    def abort_endpoints(self) -> list[Endpoint]:
+    def abort_endpoints(self) -> dict[str, Endpoint]:
         """Workers that can abort by rid."""
         if self.target.knows.abort_path is None:
-            return []
-        return [self.worker_endpoint(name) for name in self.workers]
+            return {}
+        return {name: self.worker_endpoint(name) for name in self.workers}
 
     def attach(self) -> None:
         """Take the lease. Raises `UsageError` if a proxy is not clean: whose toxics are these?"""

@@ -28,7 +28,7 @@ from engine.transfer.pulse import LoopPulse
 if TYPE_CHECKING:
     from engine.simulator.process import Process
 
-IDLE_TURN_NS = 150 * MS_NS
+IDLE_TURN_NS = 200 * MS_NS
 """The real loop looks around every 20 ms; what it looks for then, deadlines, are longer."""
 TURN_NS = 200_000
 
@@ -169,20 +169,20 @@ class Loop:
         self._end_turn(has_batch=True)
 
     def _end_turn(self, has_batch: bool) -> None:
-        core = self.core
+        core, num_rooms = self.core, len(self.core.rooms)
         self._is_busy = False
-        self.pulse.rooms_open = len(core.rooms)
+        self.pulse.rooms_open = num_rooms
         self.pulse.end_step(self._clock.now_ns)
         if self.followers is not None and self._has_news:
             self.followers.compare_state(core)
+        self._process.world.observer.after_step(self._process, self._has_news)
         self._has_news = has_batch
-        self._process.world.observer.after_step(self._process)
         if has_batch or (self._decode is not None and self._decode.has_arrivals()):
             self._turn_is_due = True
             self._clock.after(TURN_NS, self._process.run, self._turn)
         elif self._inbound:
             self.wake()
-        elif (core.reqs or len(core.rooms)) and not self._timer_is_set:
+        elif (core.reqs or num_rooms) and not self._timer_is_set:
             self._timer_is_set = True
             self._clock.after(IDLE_TURN_NS, self._process.run, self._on_timer)
 

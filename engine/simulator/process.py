@@ -9,7 +9,7 @@ stands still while its I/O lives; a killed one never runs again.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from engine.simulator.worker import Worker
 
 DEAD_AFTER_NS = 1_500 * MS_NS
-TICK_NS = 100 * MS_NS
-"""The real I/O thread ticks every 10 ms; the beats, which matter, go every 100 ms at most. While a pair
-meets, `LOOKS_NS` make up for it."""
+TICK_NS = 150 * MS_NS
+"""The real I/O thread ticks every 10 ms and beats every 100 ms where rooms are open. Ten of these beats still
+pass before anybody is judged dead. While a pair meets, `LOOKS_NS` make up for it; acks go after a read."""
 LOOKS_NS = (0, 10 * MS_NS, 20 * MS_NS)
 
 Handler = Callable[[list[bytes], int], None]
@@ -68,8 +68,8 @@ class Observer(Protocol):
         """A forward is over, or has stopped; its result is not taken in yet."""
         ...
 
-    def after_step(self, process: Process) -> None:
-        """A scheduling step is over."""
+    def after_step(self, process: Process, has_news: bool) -> None:
+        """A scheduling step is over. ``has_news`` False: nothing came in, nothing ran, nothing went out."""
         ...
 
 
@@ -78,6 +78,13 @@ class SimDecodeLinks(DecodeLinks):
 
     def advance(self, now_ns: int) -> None:
         self._advance(now_ns)
+
+    def acknowledge(self, read: Sequence[object], now_ns: int) -> None:
+        """The real I/O thread ticks behind every read, so that acks of pages do not wait."""
+        if cast(object, self._kv) in read:
+            for session in self.sessions():
+                if session.num_unacked:
+                    self.beat(session, now_ns)
 
 
 class World:
@@ -90,6 +97,7 @@ class World:
         self.history = history
         self.workers: dict[str, Worker] = {}
         self.observer: Observer
+        self.tick_ns = TICK_NS
         self.make_core: Callable[[DisaggregationMode, SchedulerConfig], Scheduler] = make_scheduler
         self.prefill_links: type[PrefillLinks] = PrefillLinks
         self.decode_links: type[SimDecodeLinks] = SimDecodeLinks
@@ -121,6 +129,7 @@ class Process:
         self.loop = Loop(self, self.core, followers, topology)
         self._context = world.sockets.context(self.name, self._wake_io)
         self.links = self._make_links(mode, config, route_of)
+        self._decode_links = self.links if isinstance(self.links, SimDecodeLinks) else None
         self._handlers: dict[Readable, Handler] = {}
         self._ready: list[Readable] = []
         self._told: dict[str, None] = {}
@@ -159,7 +168,7 @@ class Process:
 
     def start(self) -> None:
         """Workers do not tick in step with each other."""
-        phase_ns = zlib.crc32(self.name.encode()) % TICK_NS
+        phase_ns = zlib.crc32(self.name.encode()) % self.world.tick_ns
         self._clock.after(phase_ns, self.run, self._tick)
 
     def set_poll_failures(self, probability: float) -> None:
@@ -213,23 +222,24 @@ class Process:
         ready, self._ready = self._ready, []
         now_ns = self._clock.now_ns
         for socket in ready:
-            handle = self._handler_of(socket)
+            handle = self._handlers.get(socket) or self._find_handler(socket)
             inbox = socket.inbox
             while inbox:
                 handle(inbox.popleft(), now_ns)
+        if self._decode_links is not None:
+            self._decode_links.acknowledge(ready, now_ns)
 
-    def _handler_of(self, socket: Readable) -> Handler:
+    def _find_handler(self, socket: Readable) -> Handler:
         """As the links have it; what arrives for a socket that they have dropped is dropped."""
-        if socket not in self._handlers:
-            found = cast("dict[Readable, Handler]", self.links.sockets())
-            self._handlers = {socket: _drop} | found
+        found = cast("dict[Readable, Handler]", self.links.sockets())
+        self._handlers = {socket: _drop} | found
         return self._handlers[socket]
 
     def _tick(self) -> None:
         if self._ready:
             self._read_sockets()  # what has come is read before anybody is judged dead
         self.links.tick(self._clock.now_ns)
-        self._clock.after(TICK_NS, self.run, self._tick)
+        self._clock.after(self.world.tick_ns, self.run, self._tick)
 
     def look(self) -> None:
         """Something about a peer that is being met is new, and only a tick acts on it."""
@@ -240,8 +250,8 @@ class Process:
 
     def _look(self) -> None:
         self._look_is_due = False
-        if isinstance(self.links, SimDecodeLinks):
-            self.links.advance(self._clock.now_ns)
+        if self._decode_links is not None:
+            self._decode_links.advance(self._clock.now_ns)
 
     # ---- commands of the loop ----------------------------------------------------------------------
 
@@ -268,7 +278,7 @@ class Process:
             session = self.links.session_of(peer)
             if session is None:
                 continue
-            if session.wants_beat:
+            if session.num_unacked:
                 self.links.beat(session, now_ns)
             self.links.flush(session, now_ns)
         self._told.clear()

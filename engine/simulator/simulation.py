@@ -105,6 +105,7 @@ class Simulation:
             injector.plan(fault)
         for request in self.schedule.requests:
             self.router.plan(request)
+        self.ends.plan_cuts()
         operator = Operator(self.world, self.router)
         for act in self.schedule.acts:
             operator.plan(act)

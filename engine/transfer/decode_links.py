@@ -173,9 +173,10 @@ class DecodeLinks(Links):
             if isinstance(answer, Route) and answer != prefill.route:
                 self._start_greeting(prefill, answer, now_ns)
                 return
-            prefill.resolver.ask()
         if now_ns >= prefill.next_try_ns and prefill.session and prefill.control:
             prefill.next_try_ns = now_ns + HELLO_PERIOD_NS
+            if greeted_ns > ASK_AGAIN_NS:
+                prefill.resolver.ask()
             if self._pulse.stands_still(now_ns):
                 return
             hello = Hello(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from engine.core.codes import DisaggregationMode
+from engine.core.disagg import DisaggScheduler
 from engine.simulator.clock import MS_NS, START_NS
 from engine.simulator.history import HalfRecord
 from engine.simulator.oracle.blast import (
     OWN_FAULT,
+    Pair,
     aborted_rids,
     long_cuts,
     must_complete,
@@ -16,7 +18,7 @@ from engine.simulator.oracle.blast import (
 from engine.simulator.oracle.invariants import StepOracle
 from engine.simulator.oracle.violation import BrokenLaw, Law
 from engine.simulator.process import Process, World
-from engine.simulator.schedule import Request, Schedule
+from engine.simulator.schedule import Direction, Fault, Request, Schedule
 
 TOLD_WITHIN_NS = 1_000 * MS_NS
 """One half aborts: the other, if nothing is broken between them, follows within this."""
@@ -101,6 +103,29 @@ class EndOracle:
             if half.request.deadline_ms and half.worker not in hurt and late_ns > HEEDED_WITHIN_NS:
                 text = f"{half.name} ended {late_ns // MS_NS} ms after its deadline"
                 raise self._steps.broken(Law.DEADLINE_KEPT, text)
+
+    def plan_cuts(self) -> None:
+        """Two seconds into a long cut the two know that they have lost each other, busy or not."""
+        for pair, cut in long_cuts(self._schedule):
+            at_ns = START_NS + cut.at_ms * MS_NS + NOTICED_WITHIN_NS
+            self._world.clock.at(at_ns, self._check_parted, pair, cut)
+
+    def _check_parted(self, pair: Pair, cut: Fault) -> None:
+        prefill, decode = f"p{pair[0]}", f"d{pair[1]}"
+        if self._has_peer(decode, f"{prefill}:1"):
+            text = f"{decode} takes {prefill} for alive, 2 s into a cut"
+            raise self._steps.broken(Law.CUT_NOTICED, text)
+        is_heard = (
+            cut.direction is Direction.BACK
+        )  # then it may have opened the next session already
+        if not is_heard and self._has_peer(prefill, decode):
+            text = f"{prefill} takes {decode} for alive, 2 s into a cut"
+            raise self._steps.broken(Law.CUT_NOTICED, text)
+
+    def _has_peer(self, worker: str, peer: str) -> bool:
+        process = self._world.workers[worker].process
+        core = process.core if process is not None else None
+        return isinstance(core, DisaggScheduler) and peer in core.peers
 
     def check_cuts(self) -> None:
         """What was under way on a pair when its control link was cut for long has ended soon after."""

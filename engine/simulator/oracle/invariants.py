@@ -22,8 +22,8 @@ from engine.simulator.runner import expected_tokens
 from engine.simulator.schedule import Topology
 from engine.simulator.workload import prompt_of
 
-SCAN_PERIOD = 48
-"""Steps of the whole fleet between two full scans."""
+SCAN_PERIOD = 32
+"""Steps of the whole fleet, with something new in them, between two full scans."""
 
 
 class StepOracle:
@@ -37,6 +37,7 @@ class StepOracle:
         self._forwards = ForwardOracle(world.history)
         self._paused_ns: dict[str, int] = {}
         self.num_steps = 0
+        self.num_checked = 0
         self.digest = 0
 
     @property
@@ -163,17 +164,20 @@ class StepOracle:
         if wrong is not None:
             raise self.broken(Law.STOPPED_BY_LAYER, wrong)
 
-    def after_step(self, process: Process) -> None:
+    def after_step(self, process: Process, has_news: bool) -> None:
         self.num_steps += 1
+        if not has_news:
+            return
+        self.num_checked += 1
         left = self._forwards.after_step(process)
         if left is not None:
             raise self.broken(Law.FREED_NEXT_STEP, left)
-        if self.num_steps % self._check_period:
+        if self.num_checked % self._check_period:
             return
         self._check_conservation(process)
         if len(process.core.rooms):
             self._check_peers(process.name, cast(DisaggScheduler, process.core))
-        if self.num_steps % (SCAN_PERIOD * self._check_period) == 0:
+        if self.num_checked % (SCAN_PERIOD * self._check_period) == 0:
             self.scan(process)
 
     def _check_conservation(self, process: Process) -> None:

@@ -21,6 +21,8 @@ from engine.transfer.prefill_links import PrefillLinks
 from engine.transfer.session import Session
 
 SECOND_NS = 1_000_000_000
+BEAT_NS = 100_000_000
+"""As often as the real one beats."""
 _NOW_NS = time.thread_time_ns
 
 
@@ -35,6 +37,7 @@ class Meter:
 
     def attach(self, world: World) -> None:
         """From now on, what the world makes is measured."""
+        world.tick_ns = BEAT_NS
         world.make_core = self._make_core
         world.prefill_links, world.decode_links = self._make_links(world)
 

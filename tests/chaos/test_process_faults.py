@@ -66,7 +66,6 @@ def run(fault: Fault, hold_s: float = 0.0) -> None:
 
 def test_a_paused_worker_is_silent_and_goes_on(deployment: LocalDeployment) -> None:
     before = deployment.worker_processes("d0")
-    assert len(before) == 2, "the HTTP process and the scheduler"
     fault = PauseFault(deployment, "d0", 1.0)
     fault.inject()
     assert all(is_stopped(who) for who in before)
@@ -119,7 +118,6 @@ def test_a_slow_worker_still_answers_and_is_fast_again(deployment: LocalDeployme
 
 def test_a_restart_is_asked_for_and_another_process_comes(deployment: LocalDeployment) -> None:
     before = deployment.worker_processes("d0")
-    assert len(before) == 2, "the HTTP process and the scheduler"
     run(RestartFault(deployment, "d0", 0.0))
     after = deployment.worker_processes("d0")
     assert after

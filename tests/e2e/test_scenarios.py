@@ -92,3 +92,12 @@ def test_a_blip_that_kills_is_caught(tmp_path: Path) -> None:
     assert (code, verdict.status) == (1, RunStatus.FAILED), text
     wrong = {check.id for check in verdict.checks if check.status is CheckStatus.FAIL}
     assert "harmless_cuts" in wrong, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_frozen_worker_is_found_dead_by_its_peer(tmp_path: Path) -> None:
+    """Also its scheduler stands still; with that alive its peer would never notice."""
+    code, verdict, text = run("frozen-peer.yaml", tmp_path / "run", within_s=230)
+    assert (code, verdict.status) == (0, RunStatus.PASSED), text
+    assert verdict.requests.aborted_server.get("peer_dead"), "nobody noticed"

@@ -46,7 +46,7 @@ KNOWN = (
         name="abort_in_last_chunk_is_lost",
         what="an abort that meets the last chunk in flight is noted and never carried out",
         incident="sglang#35255",
-        scenario="aborts",
+        scenario="last-chunk",
         caught_by=("ledger_baseline", "answers"),
     ),
     Known(

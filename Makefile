@@ -24,8 +24,8 @@ test: $(STAMP) ## pass the tests
 	$(BIN)/severance doctor --fix
 	$(BIN)/python -m pytest -q
 
-bench: $(STAMP) ## measure abort latency, by layer and by chunk (some minutes, on a quiet machine)
-	$(BIN)/python -m bench.abort_latency
+bench: $(STAMP) ## measure every speed target and write docs/performance.md (about 15 minutes, on a quiet machine)
+	$(BIN)/python -m bench --page docs/performance.md
 
 check: lint types contracts ## everything but the tests
 

@@ -26,6 +26,7 @@ import msgspec
 import psutil
 
 from bench.abort_storm import Storm, StormReport, run_storm
+from bench.row import BenchRow, at_most, make_row
 from chaos.interrupt import Brake
 from chaos.journal import Journal
 from chaos.ledgers import LedgerError, ask_ledger
@@ -209,7 +210,11 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=1_000)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, as a list")
+    parser.add_argument("--quick", action="store_true", help="few requests: does it run")
     args = parser.parse_args(argv)
+    if args.quick:
+        args.requests, args.first = 300, 100
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory)
         brake = Brake()
@@ -229,7 +234,25 @@ def main(argv: list[str] | None = None) -> int:
         finally:
             deployment.stop()
             brake.close()
+    if args.json is not None:
+        args.json.write_bytes(msgspec.json.encode([bench_row(row) for row in rows]))
+        return 0
     return 1 if any(row.grew for row in rows) else 0
+
+
+def bench_row(row: Row) -> BenchRow:
+    """The same as a row of `python -m bench`."""
+    limit = at_most(row.limit_mb, f"<= {row.limit_mb:.0f} MB, nothing left behind")
+    judged = make_row(
+        f"memory.{row.target}.{row.process}",
+        row.last_mb,
+        "MB",
+        limit,
+        f"own memory after {row.requests:,} requests, {row.aborted:,} of them aborted "
+        f"(after the first ones {row.first_mb:.0f} MB); {', '.join(row.grew) or 'nothing grew'}",
+        samples=row.requests,
+    )
+    return msgspec.structs.replace(judged, passed=bool(judged.passed) and not row.grew)
 
 
 if __name__ == "__main__":

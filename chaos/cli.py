@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chaos import compare
+from chaos.brake_cli import add_brake, run_brake
 from chaos.codes import ExitCode
-from chaos.errors import ChaosError, UsageError
+from chaos.errors import BrakeOn, ChaosError, UsageError
 from chaos.scenario_cli import add_scenario_commands, add_setting
 from chaos.up_cli import add_up
 
 if TYPE_CHECKING:
     from chaos.spec import Scenario
+    from chaos.target import Target
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -38,6 +40,7 @@ def add_commands(subparsers: Commands) -> None:
     _add_check(subparsers)
     _add_heal(subparsers)
     _add_doctor(subparsers)
+    add_brake(subparsers).set_defaults(run=_guarded(run_brake))
     compare.add_commands(subparsers)
 
 
@@ -53,7 +56,7 @@ def _guarded(command: Command) -> Command:
             return ExitCode.USAGE
         except ChaosError as error:
             print(f"severance {args.command}: {error}", file=sys.stderr)
-            return ExitCode.INVALID
+            return ExitCode.HALTED if isinstance(error, BrakeOn) else ExitCode.INVALID
 
     return run
 
@@ -88,6 +91,12 @@ def _add_run(subparsers: Commands) -> None:
         metavar="NAME",
         help="put a known bug back into the workers, to see that it is caught (chaos/regressions)",
     )
+    parser.add_argument(
+        "--target",
+        type=Path,
+        metavar="FILE",
+        help="against a deployment that somebody else started (docs/targets.md); nothing of it is ended",
+    )
     parser.set_defaults(run=_guarded(_run))
 
 
@@ -107,11 +116,29 @@ def _run(args: argparse.Namespace) -> int:
         suite = [(args.scenario, load_scenario(args.scenario, args.seed, settings))]
     if args.dry_run:
         return _preview([scenario for _, scenario in suite])
+    target = _target(args, [scenario for _, scenario in suite])
     if args.out is None:
         raise UsageError("--out is missing: name a new directory, for example --out runs/first")
     if args.scenario.is_dir():
-        return run_suite(suite, args.out, args.regression)
-    return run_scenario(suite[0][1], args.out, args.regression)
+        return run_suite(suite, args.out, args.regression, target)
+    return run_scenario(suite[0][1], args.out, args.regression, target=target)
+
+
+def _target(args: argparse.Namespace, scenarios: list[Scenario]) -> Target | None:
+    """Raises `UsageError` if the one scenario does not fit; a suite skips those that do not."""
+    from chaos.target import load_target
+    from chaos.target_fit import unsupported
+
+    if args.target is None:
+        return None
+    if args.regression is not None:
+        raise UsageError("--regression needs workers of our own; leave out --target")
+    target = load_target(args.target)
+    problems = unsupported(scenarios[0], target) if not args.scenario.is_dir() else []
+    if problems:
+        lines = "\n".join(f"  unsupported: {problem}" for problem in problems)
+        raise UsageError(f"{args.target} cannot do what {args.scenario} asks:\n{lines}")
+    return target
 
 
 def _preview(scenarios: list[Scenario]) -> int:

@@ -22,12 +22,47 @@ class CutMode(StrEnum):
 
     STALL = "stall"
     BLACKHOLE = "blackhole"
+    REFUSE = "refuse"
+    RESET = "reset"
+    ONE_WAY = "one_way"
+    TRICKLE = "trickle"
+    LATENCY = "latency"
+    CUT_AFTER = "cut_after"
+    FLAP = "flap"
+
+
+class Direction(StrEnum):
+    """Which bytes of a link. Decode dials ``bootstrap`` and ``control``, prefill dials ``kv``."""
+
+    UP = "up"
+    """From the worker that dials to the one that listens."""
+    DOWN = "down"
+    BOTH = "both"
 
 
 class ProcessMode(StrEnum):
     """What happens to a worker process."""
 
     KILL = "kill"
+    PAUSE = "pause"
+    RESTART = "restart"
+    SLOW = "slow"
+
+
+class TelemetryMode(StrEnum):
+    """What happens to the run's span store."""
+
+    COLLECTOR_DOWN = "collector_down"
+    COLLECTOR_STALL = "collector_stall"
+
+
+class Lost(StrEnum):
+    """What of the bytes sent while a link was cut never arrives, not even after the heal."""
+
+    NOTHING = "nothing"
+    IN_FLIGHT = "in flight"
+    """What was on its way when the connection broke; the rest waits at its sender."""
+    ALL = "all"
 
 
 class AbortReason(StrEnum):
@@ -45,6 +80,9 @@ class Signal(StrEnum):
     """Signals that a fault takes away, so that guards and checks do not judge by them."""
 
     GOODPUT = "goodput"
+    ERRORS = "errors"
+    LATENCY = "latency"
+    KV = "kv"
     LEDGER = "ledger"
     SPANS = "spans"
     HEALTH = "health"
@@ -57,6 +95,8 @@ class HealRung(StrEnum):
     RECREATE_PROXY = "recreate_proxy"
     RESPAWN_SERVER = "respawn_server"
     RESTART_WORKER = "restart_worker"
+    CONTINUE_PROCESS = "continue_process"
+    RESTART_COLLECTOR = "restart_collector"
     RUN_ENDED = "run_ended"
     NONE = "none"
 

@@ -26,6 +26,7 @@ COMPARE_SCHEMA = "severance.compare/1"
 _BEST_FIRST = (
     CheckStatus.PASS,
     CheckStatus.UNOBSERVABLE,
+    CheckStatus.REPORTED,
     CheckStatus.UNKNOWN,
     CheckStatus.FAIL,
 )

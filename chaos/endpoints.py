@@ -15,13 +15,14 @@ FILE = "endpoints.json"
 
 class WorkerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """``role``: prefill | decode. ``url``: /generate, /abort_request, /ledger and the rest. ``pid``: the
-    worker's HTTP process, whose child is the scheduler."""
+    worker's HTTP process, whose child is the scheduler. ``bootstrap``: of a prefill, its rendezvous."""
 
     name: str
     role: str
     url: str
     pid: int
     log: str
+    bootstrap: str | None = None
 
 
 class LinkEndpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +72,7 @@ def describe(deployment: LocalDeployment, run_id: str, pid: int, directory: Path
                 url=f"http://{worker.http}",
                 pid=deployment.worker_pid(worker.name),
                 log=logs[worker.name],
+                bootstrap=str(worker.bootstrap) if worker.bootstrap else None,
             )
             for worker in layout.workers
         ),

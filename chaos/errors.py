@@ -12,6 +12,12 @@
     │   ├── ToxiproxyTimeout    no answer within our limit (a hung control API)
     │   ├── ToxiproxyRefused    an HTTP error status
     │   └── ReadBackMismatch    the server holds another toxic than the one we sent
+    ├── FaultUnproven           a fault that a test made was not seen to be there, or did not stay
+    ├── NotHealed               something of a fault is left, or the deployment does not serve after it
+    ├── StillHeld               a worker holds a request or memory of one that is over
+    ├── FaultCancelled          its heal began while it was still being made
+    ├── JournalLost             a record that must be on disk before an act cannot be written
+    ├── BrakeOn                 exit code 3: the brake of this machine is on; no run may start
     ├── ProcessFailed           a program ended early or never became ready
     ├── LoadFailed              the load driver could not do its work
     └── Stopped                 the run was stopped on purpose
@@ -69,6 +75,30 @@ class ToxiproxyRefused(ToxiproxyError):
 
 class ReadBackMismatch(ToxiproxyError):
     """The server accepted a toxic, but holds another one (it ignores unknown attributes)."""
+
+
+class FaultUnproven(ChaosError):
+    """A test under a fault that was not there proves nothing."""
+
+
+class NotHealed(ChaosError):
+    """The text says what is left."""
+
+
+class StillHeld(ChaosError):
+    """The text names worker, resource and owner."""
+
+
+class FaultCancelled(ChaosError):
+    """The heal of this fault began while it was still being made."""
+
+
+class JournalLost(ChaosError):
+    """A record that must be on disk before an act cannot be written: the act is not done."""
+
+
+class BrakeOn(ChaosError):
+    """The brake of this machine is on: no run may start."""
 
 
 class ProcessFailed(ChaosError):

@@ -9,33 +9,33 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Protocol
 
 import msgspec
 
 from chaos.codes import Signal
 from chaos.fault_step import ActiveFaults
 from chaos.freshness import Freshness
+from chaos.guard import Guard, Trip
 from chaos.history_tail import HistoryTail
 from chaos.interrupt import Brake
 from chaos.journal import Journal
+from chaos.ledger_guards import KvExhaustionGuard, ResidueGuard
 from chaos.records import EventKind
-from chaos.spec import GuardSpec, StuckRequest
+from chaos.slo import Recent
+from chaos.slo_guards import BurnRateGuard, ErrorRateGuard, GoodputGuard, LatencyGuard
+from chaos.spec import (
+    BurnRate,
+    ErrorRate,
+    Goodput,
+    GuardSpec,
+    KvExhaustion,
+    LatencyP99,
+    NoData,
+    Residue,
+    StuckRequest,
+)
 
 PERIOD_S = 0.25
-
-
-class Trip(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a guard wants the run to end."""
-
-    guard: str
-    value: float
-    limit: float
-    detail: str
-
-
-class Guard(Protocol):
-    def check(self) -> Trip | None: ...
 
 
 class StuckRequestGuard:
@@ -57,6 +57,7 @@ class StuckRequestGuard:
             value=age_s,
             limit=self._limit_s,
             detail=f"request {rid} has been open for {age_s:.1f} s (limit {self._limit_s:g} s)",
+            breached_at=since_ns / 1e9 + self._limit_s,
         )
 
 
@@ -106,6 +107,7 @@ class NoDataGuard:
             value=age_s,
             limit=limit_s,
             detail=f"nothing from {source} for {age_s:.1f} s and no fault explains it",
+            breached_at=time.monotonic() - (age_s - limit_s),
         )
 
 
@@ -119,8 +121,10 @@ class GuardWatch:
         freshness: Freshness,
         brake: Brake,
         journal: Journal,
+        recent: Recent | None = None,
     ) -> None:
         self._guards = guards
+        self._recent = recent
         self._history = history
         self._freshness = freshness
         self._brake = brake
@@ -148,13 +152,16 @@ class GuardWatch:
         try:
             if self._history.read():
                 self._freshness.seen("history")
+            ended = self._history.take_ended()
+            if self._recent is not None:
+                self._recent.take(ended)
         except (OSError, msgspec.DecodeError) as error:
             return Trip(guard="no_data", value=0, limit=0, detail=f"history.jsonl: {error}")
         return next((trip for guard in self._guards if (trip := guard.check())), None)
 
     def _trip(self, trip: Trip) -> None:
         # The brake first: writing the record may wait for a disk.
-        self._brake.halt(f"{trip.guard}: {trip.detail}")
+        self._brake.halt(f"{trip.guard}: {trip.detail}", trip.breached_at)
         self._journal.event(
             EventKind.GUARD,
             trip.guard,
@@ -165,17 +172,36 @@ class GuardWatch:
         )
 
 
-def build_guards(
-    specs: Sequence[GuardSpec],
-    workers: Sequence[str],
-    history: HistoryTail,
-    freshness: Freshness,
-    active: ActiveFaults,
-    sending: Sending,
-) -> list[Guard]:
-    return [
-        StuckRequestGuard(history, spec.older_than_s)
-        if isinstance(spec, StuckRequest)
-        else NoDataGuard(workers, freshness, active, sending, spec.for_s)
-        for spec in specs
-    ]
+class Eyes(msgspec.Struct, frozen=True, kw_only=True):
+    """What guards look with."""
+
+    workers: tuple[str, ...]
+    history: HistoryTail
+    freshness: Freshness
+    active: ActiveFaults
+    sending: Sending
+    recent: Recent
+
+
+def build_guards(specs: Sequence[GuardSpec], eyes: Eyes) -> list[Guard]:
+    return [_build(spec, eyes) for spec in specs]
+
+
+def _build(spec: GuardSpec, eyes: Eyes) -> Guard:
+    match spec:
+        case StuckRequest():
+            return StuckRequestGuard(eyes.history, spec.older_than_s)
+        case NoData():
+            return NoDataGuard(eyes.workers, eyes.freshness, eyes.active, eyes.sending, spec.for_s)
+        case ErrorRate():
+            return ErrorRateGuard(spec, eyes.recent, eyes.active)
+        case LatencyP99():
+            return LatencyGuard(spec, eyes.recent, eyes.active)
+        case Goodput():
+            return GoodputGuard(spec, eyes.recent, eyes.active)
+        case BurnRate():
+            return BurnRateGuard(spec, eyes.recent, eyes.active)
+        case KvExhaustion():
+            return KvExhaustionGuard(spec, eyes.workers, eyes.freshness, eyes.active)
+        case Residue():
+            return ResidueGuard(spec, eyes.workers, eyes.freshness)

@@ -19,6 +19,13 @@ class HistoryTail:
         self._offset = 0
         self.open_since_ns: dict[str, int] = {}
         """rid -> when it was due, CLOCK_MONOTONIC."""
+        self._sent: dict[str, Sent] = {}
+        self._ended: list[tuple[Sent, End]] = []
+
+    def take_ended(self) -> list[tuple[Sent, End]]:
+        """Requests that ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
 
     def read(self) -> int:
         """Take in new lines; returns how many. A line still being written is left for the next time."""
@@ -38,5 +45,9 @@ class HistoryTail:
     def _take(self, record: Sent | End) -> None:
         if isinstance(record, Sent):
             self.open_since_ns[record.rid] = record.sent_ns
-        else:
-            self.open_since_ns.pop(record.rid, None)
+            self._sent[record.rid] = record
+            return
+        self.open_since_ns.pop(record.rid, None)
+        sent = self._sent.pop(record.rid, None)
+        if sent is not None:
+            self._ended.append((sent, record))

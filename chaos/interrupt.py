@@ -23,13 +23,19 @@ class Brake:
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
         self._stop: Stopped | None = None
+        self.breached_at: float | None = None
+        """When what a guard saw began to be too much, ``time.monotonic()``; None: no guard tripped."""
+        self.pulled_at: float | None = None
+        """When the decision to stop fell."""
 
     @property
     def pulled(self) -> bool:
         return self._stop is not None
 
-    def halt(self, reason: str) -> None:
+    def halt(self, reason: str, breached_at: float | None = None) -> None:
         """A guard tripped."""
+        if self._stop is None:
+            self.breached_at = breached_at
         self._pull(Halted(reason))
 
     def interrupt(self, reason: str) -> None:
@@ -62,12 +68,21 @@ class Brake:
             self.sleep(poll_s)
         return True
 
+    def pulled_within(self, seconds: float, unless: int) -> bool | None:
+        """For another thread: True when it is pulled, False when the time is over, None when the file
+        descriptor ``unless`` became readable first."""
+        ready, _, _ = select.select([self._read, unless], [], [], max(0.0, seconds))
+        if unless in ready:
+            return None
+        return self._read in ready
+
     def close(self) -> None:
         os.close(self._read)
         os.close(self._write)
 
     def _pull(self, stop: Stopped) -> None:
         if self._stop is None:
+            self.pulled_at = time.monotonic()
             self._stop = stop
             os.write(self._write, b"!")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from chaos.errors import JournalLost
 from chaos.records import (
     EventKind,
     FaultRecord,
@@ -28,6 +29,8 @@ class Journal:
         self.directory = directory
         self.run_id = run_id
         self.host = socket.gethostname()
+        self.num_lost = 0
+        """Events and samples that could not be written (a full disk)."""
         self._lock = threading.Lock()
 
     def event(
@@ -80,12 +83,22 @@ class Journal:
         """Replace `run.json` whole: a reader sees the old one or the new one."""
         path = self.directory / "run.json"
         fresh = path.with_suffix(".json.new")
-        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
-        fresh.replace(path)
+        try:
+            fresh.write_bytes(msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
+            fresh.replace(path)
+        except OSError as error:
+            raise JournalLost(f"run.json cannot be written: {error}") from error
 
     def _append(self, name: str, record: msgspec.Struct, sync: bool = False) -> None:
+        """Raises `JournalLost` if a record that goes ahead of an act is not on disk. Others are counted:
+        a full disk must not keep anybody from healing."""
         line = msgspec.json.encode(record) + b"\n"
-        with self._lock, (self.directory / name).open("ab", buffering=0) as file:
-            file.write(line)
+        try:
+            with self._lock, (self.directory / name).open("ab", buffering=0) as file:
+                file.write(line)
+                if sync:
+                    os.fsync(file.fileno())
+        except OSError as error:
             if sync:
-                os.fsync(file.fileno())
+                raise JournalLost(f"{name} cannot be written: {error.strerror}") from error
+            self.num_lost += 1

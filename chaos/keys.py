@@ -9,7 +9,12 @@ ADMIN_API_KEY = "SEVERANCE_ADMIN_API_KEY"
 """The same variables that `severance serve` and `severance load` read; children inherit them."""
 
 
+def strongest() -> str | None:
+    """Name of the variable whose key opens a worker's every call; None if no key is set."""
+    return next((name for name in (ADMIN_API_KEY, API_KEY) if os.environ.get(name)), None)
+
+
 def authorization() -> dict[str, str]:
     """The header that opens a worker's every call; empty if no key is set."""
-    key = os.environ.get(ADMIN_API_KEY) or os.environ.get(API_KEY)
-    return {"Authorization": f"Bearer {key}"} if key else {}
+    name = strongest()
+    return {"Authorization": f"Bearer {os.environ[name]}"} if name else {}

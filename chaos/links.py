@@ -49,14 +49,16 @@ class Link(Struct, frozen=True, kw_only=True):
     name: LinkName
     listen: Endpoint
     upstream: Endpoint
+    proxy_name: str = ""
+    """Where somebody else named it; ours is named after the link."""
 
     def __str__(self) -> str:
         return str(self.name)
 
     @property
     def proxy(self) -> str:
-        """Name of the proxy; toxiproxy cannot quote slashes, and this has none."""
-        return str(self.name)
+        """Name of the proxy; toxiproxy cannot quote slashes, and ours has none."""
+        return self.proxy_name or str(self.name)
 
 
 def pair_names(prefill: Iterable[str], decode: Sequence[str]) -> list[LinkName]:

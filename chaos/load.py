@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -45,7 +46,7 @@ class LoadDriver:
         self._seed = seed
         self._spec = spec
 
-    def measure_capacity(self, url: Endpoint, traces_url: str) -> Capacity:
+    def measure_capacity(self, url: Endpoint, traces_url: str | None) -> Capacity:
         """A closed loop for ``warmup_s``. Raises `LoadFailed` if nothing completed."""
         argv = [
             *self._common("capacity", url, traces_url),
@@ -69,22 +70,25 @@ class LoadDriver:
         return capacity
 
     def start(
-        self, url: Endpoint, abort_urls: list[Endpoint], traces_url: str, rate: float
+        self, url: Endpoint, workers: Mapping[str, Endpoint], traces_url: str | None, rate: float
     ) -> ManagedProcess:
-        """The open-loop load, in the background."""
+        """The open-loop load, in the background. ``workers``: where an abort by rid can go, by name."""
         mix = self._directory / "abort-mix.json"
         mix.write_bytes(msgspec.json.encode(self._spec.aborts.mix))
         arrival = self._spec.arrival
         argv = self._common("open", url, traces_url)
-        for abort_url in abort_urls:
-            argv += ["--abort-url", f"http://{abort_url}"]
+        for name, worker in workers.items():
+            role = "prefill" if name.startswith("p") else "decode"
+            argv += ["--abort-url", f"{role}=http://{worker}"]
         argv += ["--request-rate", f"{rate:.4f}", "--duration", str(self._spec.duration_s)]
         argv += ["--arrival-pattern", arrival.pattern, "--burstiness", str(arrival.burstiness)]
         argv += ["--abort-mix", str(mix), "--abort-share", str(self._spec.aborts.share)]
         argv += ["--phase", "load", *self._shapes()]
         return self._start("load", argv)
 
-    def replay(self, url: Endpoint, requests: Path, traces_url: str, within_s: float) -> None:
+    def replay(
+        self, url: Endpoint, requests: Path, traces_url: str | None, within_s: float
+    ) -> None:
         """Send the same prompts to another worker; writes `control.jsonl`."""
         argv = [*self._common("replay", url, traces_url), "--requests", str(requests)]
         self.wait(self._start("load-control", argv), within_s)
@@ -111,11 +115,11 @@ class LoadDriver:
         """The whole load, with the time that its last request may take."""
         self.wait(process, self._spec.duration_s + self._spec.request_timeout_s + _SLACK_S)
 
-    def _common(self, mode: str, url: Endpoint, traces_url: str) -> list[str]:
+    def _common(self, mode: str, url: Endpoint, traces_url: str | None) -> list[str]:
         argv = ["load", "--url", f"http://{url}", "--out", str(self._directory)]
         argv += ["--run-id", self._run_id, "--seed", str(self._seed)]
         argv += ["--request-timeout", str(self._spec.request_timeout_s)]
-        argv += ["--otlp-traces-endpoint", traces_url]
+        argv += ["--otlp-traces-endpoint", traces_url] if traces_url else []
         return argv if mode == "open" else [*argv, "--mode", mode]
 
     def _shapes(self) -> list[str]:

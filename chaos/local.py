@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from chaos.deployment import Deployment
 from chaos.errors import ProcessFailed
+from chaos.freeze import freeze, thaw
 from chaos.http import is_ok
 from chaos.interrupt import Brake
 from chaos.layout import Layout, plan
@@ -17,9 +18,13 @@ from chaos.links import Endpoint, Link
 from chaos.log_cap import LogCap
 from chaos.pairs import Pair
 from chaos.ports import PortPool
+from chaos.presets import PRESETS
+from chaos.proc import Identity
 from chaos.process import Launcher, ManagedProcess
+from chaos.scrape import WorkerLoad, scrape
 from chaos.spec import DeploymentSpec
 from chaos.toxiproxy.server import ToxiproxyServer
+from chaos.undo import Undo
 from chaos.worker import (
     ENVIRONMENT,
     ROUTER_ENVIRONMENT,
@@ -30,6 +35,8 @@ from chaos.worker import (
 )
 
 _HOST = "127.0.0.1"
+_COLLECTOR = "spanstore"
+_GRACE_S = 10.0
 
 
 class LocalOptions(Struct, frozen=True, kw_only=True):
@@ -92,6 +99,19 @@ class LocalDeployment(Deployment):
     @property
     def pairs(self) -> tuple[Pair, ...]:
         return self.layout.pairs
+
+    @property
+    def cannot_show(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def abort_endpoints(self) -> dict[str, Endpoint]:
+        return {name: self.worker_endpoint(name) for name in self.workers}
+
+    def load_of(self, worker: str) -> WorkerLoad:
+        return scrape(
+            f"http://{self.worker_endpoint(worker)}/metrics", PRESETS["severance"].metrics
+        )
 
     @property
     def spans_db(self) -> Path:
@@ -167,6 +187,42 @@ class LocalDeployment(Deployment):
             raise ProcessFailed(f"worker {worker}: pid {left[0].pid} survived SIGKILL")
         self._launcher.ended(process)
         self._launcher.forget(process)
+
+    def undo_of_kill(self, worker: str) -> tuple[Undo, ...]:
+        return ()
+
+    def stop_worker(self, worker: str) -> None:
+        self._end(worker)
+
+    def worker_processes(self, worker: str) -> tuple[Identity, ...]:
+        process = self._running.get(worker)
+        return tuple(process.members()) if process else ()
+
+    def pause_worker(self, worker: str) -> None:
+        freeze(self.worker_processes(worker))
+
+    def resume_worker(self, worker: str) -> None:
+        thaw(self.worker_processes(worker))
+
+    def collector_processes(self) -> tuple[Identity, ...]:
+        return self.worker_processes(_COLLECTOR)
+
+    def stop_collector(self) -> None:
+        self._end(_COLLECTOR)
+
+    def start_collector(self) -> None:
+        if not self.worker_runs(_COLLECTOR):
+            self._start_spanstore()
+        self._wait_ready({_COLLECTOR: (self.layout.spanstore, "/health")}, shielded=True)
+
+    def collector_answers(self) -> bool:
+        return is_ok(self.layout.spanstore, "/health", timeout_s=0.3)
+
+    def _end(self, name: str) -> None:
+        """Take it out first: `check` must not find it ended."""
+        left = self._launcher.stop(self._running.pop(name), _GRACE_S)
+        if left:
+            raise ProcessFailed(f"{name}: {left[0]} survived SIGKILL")
 
     def restart_worker(self, worker: str) -> None:
         plan_of_it = self.layout.worker(worker)

@@ -13,22 +13,30 @@ from chaos.ledgers import num_waiting, sample_all
 from chaos.records import EventKind
 from chaos.run_context import RunContext
 from chaos.spec import Step
+from chaos.watchdog import watchdog
 
 
 def run_method(run: RunContext) -> None:
-    """Each fault at its time, from an empty queue."""
+    """Each fault at its time, from an empty queue. Beside it a watchdog that heals if we are killed."""
+    with watchdog(run.directory):
+        _follow(run)
+
+
+def _follow(run: RunContext) -> None:
     begun = time.monotonic()
-    spans = FaultSpans(run.deployment.traces_url, run.run_id)
+    url = run.deployment.traces_url
+    spans = FaultSpans(url, run.run_id) if url else None
     try:
         for index, step in enumerate(run.scenario.method):
             run.brake.sleep_until(begun + step.at_s)
             run.deployment.check()
             run_step(run, index, step, spans)
     finally:
-        spans.close()
+        if spans is not None:
+            spans.close()
 
 
-def run_step(run: RunContext, index: int, step: Step, spans: FaultSpans) -> None:
+def run_step(run: RunContext, index: int, step: Step, spans: FaultSpans | None) -> None:
     fault = build_fault(step.fault, run.deployment)
     what = f"{fault.declaration.mode} {', '.join((*fault.links, *fault.workers))}"
     fault_step = FaultStep(
@@ -42,7 +50,7 @@ def run_step(run: RunContext, index: int, step: Step, spans: FaultSpans) -> None
         run.progress.say(f"healed: {what} ({describe_heal(report)})", style="green")
     finally:
         times = fault_step.times()
-        if times is not None:
+        if times is not None and spans is not None:
             spans.send(fault, times)
 
 

@@ -11,14 +11,17 @@ from pathlib import Path
 from chaos.capacity_probe import num_probe_tokens, probe_capacity
 from chaos.control import choose_control, write_requests
 from chaos.errors import ChaosError, ProcessFailed
-from chaos.guards import GuardWatch, Sending, build_guards
+from chaos.evidence_kinds import CONTROL_RUN, LEDGER
+from chaos.guards import Eyes, GuardWatch, Sending, build_guards
 from chaos.history_tail import HistoryTail
 from chaos.ledgers import LedgerSampler, sample_all, wait_idle
 from chaos.method import run_method
-from chaos.pairs import Pair, ask_pair, ask_router, make_ask
+from chaos.pairs import Pair
 from chaos.process import ManagedProcess
 from chaos.records import EventKind, FaultRecord, WorkerLedger, read_jsonl
 from chaos.run_context import RunContext
+from chaos.serving import wait_until_serving
+from chaos.slo import Recent
 from loadtest.history import read_history
 
 Baseline = dict[str, WorkerLedger]
@@ -30,7 +33,11 @@ def start(run: RunContext) -> None:
     """Toxiproxy, span store, workers, router: serving."""
     run.phase("setup")
     names = ", ".join(run.deployment.workers)
-    with run.progress.during(f"starting toxiproxy, span store, {names} and the router"):
+    if run.is_ours:
+        doing = f"starting toxiproxy, span store, {names} and the router"
+    else:
+        doing = f"looking whether {names} and the router answer"
+    with run.progress.during(doing):
         run.deployment.start()
         if not wait_serving(run):
             raise ProcessFailed(
@@ -43,21 +50,9 @@ def wait_serving(run: RunContext) -> bool:
     """A small request completes through the router, which knows its workers, and on every pair, which
     know each other."""
     within_s = run.scenario.deployment.ready_within_s
-    last: list[str] = []
-
-    def completes() -> bool:
-        got = ask_router(run.deployment.router, make_ask(8, seed=0), within_s=5.0)
-        last[:] = [got.detail]
-        for pair in run.deployment.pairs if got.ok else ():
-            got = ask_pair(pair, make_ask(8, seed=0), within_s=5.0)
-            last[:] = [f"{pair}: {got.detail}"]
-            if not got.ok:
-                break
-        return got.ok
-
-    ok = run.brake.wait_for(completes, within_s, poll_s=0.2)
-    run.journal.event(EventKind.NOTE, "serving", ok=ok, limit=within_s, detail="".join(last))
-    return ok
+    problem = wait_until_serving(run.deployment, run.brake, within_s)
+    run.journal.event(EventKind.NOTE, "serving", ok=not problem, limit=within_s, detail=problem)
+    return not problem
 
 
 def take_baseline(run: RunContext) -> Baseline:
@@ -90,8 +85,8 @@ def warm_up(run: RunContext) -> float:
 def load_with_faults(run: RunContext, rate: float) -> None:
     """The load in the background, guards and sampler beside it, the method in the foreground."""
     run.phase("load")
-    workers = [run.deployment.worker_endpoint(name) for name in run.deployment.workers]
-    process = run.load.start(run.deployment.router, workers, run.deployment.traces_url, rate)
+    aborts = run.deployment.abort_endpoints
+    process = run.load.start(run.deployment.router, aborts, run.deployment.traces_url, rate)
     try:
         # Seconds of the method count from the first request, not from the driver's imports.
         run.brake.wait_for(lambda: _begun(run, process), timeout_s=20.0)
@@ -111,10 +106,17 @@ def watched(run: RunContext, rate: float) -> Iterator[None]:
     """Guards and ledger sampler on."""
     history = HistoryTail(run.directory / "history.jsonl")
     sending = Sending(until_s=time.monotonic() + run.scenario.load.duration_s, rate=rate)
-    guards = build_guards(
-        run.scenario.guards, run.deployment.workers, history, run.freshness, run.active, sending
+    recent = Recent(lambda: run.active.first_on_ns)
+    eyes = Eyes(
+        workers=() if LEDGER in run.deployment.cannot_show else run.deployment.workers,
+        history=history,
+        freshness=run.freshness,
+        active=run.active,
+        sending=sending,
+        recent=recent,
     )
-    watch = GuardWatch(guards, history, run.freshness, run.brake, run.journal)
+    guards = build_guards(run.scenario.guards, eyes)
+    watch = GuardWatch(guards, history, run.freshness, run.brake, run.journal, recent)
     sampler = LedgerSampler(run.deployment, run.journal, run.freshness)
     sampler.start()
     watch.start()
@@ -128,7 +130,7 @@ def watched(run: RunContext, rate: float) -> Iterator[None]:
 def drain(run: RunContext) -> None:
     """Both workers idle; meanwhile the control worker loads."""
     run.phase("drain")
-    if run.scenario.expect.control_requests:
+    if _has_control(run):
         run.deployment.start_control()
     within_s = run.scenario.expect.drain_within_s
     with run.progress.during("waiting until the workers are idle"):
@@ -174,7 +176,7 @@ def _probe_pair(run: RunContext, pair: Pair, baseline: Baseline) -> None:
 def control_run(run: RunContext) -> None:
     """The same prompts on a unified worker without proxies: the expected tokens."""
     wanted = run.scenario.expect.control_requests
-    if not wanted:
+    if not _has_control(run):
         return
     run.phase("control")
     count = wanted + _CONTROL_SPARE
@@ -188,6 +190,11 @@ def control_run(run: RunContext) -> None:
     with run.progress.during(f"control run of {len(requests)} requests on a unified worker"):
         endpoint = run.deployment.wait_control()
         run.load.replay(endpoint, path, run.deployment.traces_url, _CONTROL_WITHIN_S)
+
+
+def _has_control(run: RunContext) -> bool:
+    wanted = run.scenario.expect.control_requests
+    return bool(wanted) and CONTROL_RUN not in run.deployment.cannot_show
 
 
 def read_faults(path: Path) -> list[FaultRecord]:

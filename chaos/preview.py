@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from chaos.fault_spec import LinkFaultSpec, ProcessFaultSpec
 from chaos.links import matches, pair_names
 from chaos.scenario import worker_names
-from chaos.spec import LinkFaultSpec, Scenario, Step
+from chaos.spec import Scenario, Step
 
 _SETUP_S = 12.0
 _CONTROL_S = 8.0
@@ -75,8 +76,10 @@ def _fault(scenario: Scenario, step: Step) -> Iterator[str]:
         names = pair_names(*worker_names(scenario.deployment))
         on = [str(name) for name in names if any(matches(p, name) for p in fault.links)]
         target = ", ".join(on)
-    else:
+    elif isinstance(fault, ProcessFaultSpec):
         target = fault.worker
+    else:
+        target = "the span store"
     yield f"  {step.at_s:6.1f}  {fault.mode} {target}"
     yield f"  {step.at_s + fault.hold_s:6.1f}  healed"
 
@@ -85,4 +88,12 @@ def _fields(part: msgspec.Struct) -> str:
     """``kind older_than_s=20``; what is left at zero asks for nothing."""
     tag = part.__struct_config__.tag
     values = msgspec.structs.asdict(part).items()
-    return " ".join([str(tag)] * bool(tag) + [f"{key}={value:g}" for key, value in values if value])
+    return " ".join(
+        [str(tag)] * bool(tag) + [f"{key}={_text(value)}" for key, value in values if value]
+    )
+
+
+def _text(value: float | str | tuple[str, ...]) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return value if isinstance(value, str) else f"{value:g}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from chaos.links import Endpoint
+from chaos.spawn import LEADER_VARIABLE
 
 RUN_VARIABLE = "SEVERANCE_RUN"
 """Set in the environment of every process of a run; children of children carry it too."""
@@ -22,7 +23,6 @@ class ProcessStat(Struct, frozen=True, kw_only=True):
 
     pid: int
     state: str
-    session: int
     started_ticks: int
 
 
@@ -41,9 +41,7 @@ def read_stat(pid: int) -> ProcessStat | None:
         return None
     # The command may hold spaces and parentheses; the fields begin after the last one.
     fields = text.rpartition(")")[2].split()
-    return ProcessStat(
-        pid=pid, state=fields[0], session=int(fields[3]), started_ticks=int(fields[19])
-    )
+    return ProcessStat(pid=pid, state=fields[0], started_ticks=int(fields[19]))
 
 
 def alive(identity: Identity) -> bool:
@@ -87,14 +85,20 @@ def wait_gone(identities: list[Identity], timeout_s: float) -> list[Identity]:
         time.sleep(0.01)
 
 
-def session_members(session: int, run_id: str) -> list[Identity]:
-    """Processes of a session that carry our run id: what a dead leader left behind."""
+def family(leader: int, run_id: str) -> list[Identity]:
+    """A process of a run and all that it started, also what it left behind when it died.
+
+    A child may have made a session of its own, or have another parent by now; the environment that it was
+    started with still names our run and the leader.
+    """
+    ours, led = f"{RUN_VARIABLE}={run_id}", f"{LEADER_VARIABLE}={leader}"
     found = []
     for entry in os.listdir("/proc"):
         stat = read_stat(int(entry)) if entry.isdigit() else None
-        if stat is None or stat.session != session or stat.state in ("Z", "X"):
+        if stat is None or stat.state in ("Z", "X"):
             continue
-        if f"{RUN_VARIABLE}={run_id}" in environment(stat.pid):
+        marks = environment(stat.pid)
+        if ours in marks and (led in marks or stat.pid == leader):
             found.append(Identity(pid=stat.pid, started_ticks=stat.started_ticks))
     return found
 
@@ -110,13 +114,34 @@ def environment(pid: int) -> list[str]:
 
 def num_connections(pid: int, peer: Endpoint) -> int:
     """Established TCP connections that process ``pid`` holds to ``peer`` (IPv4)."""
-    inodes = _socket_inodes(pid)
-    wanted = _hex_address(peer)
-    return sum(
-        1
-        for remote, state, inode in _tcp_rows(pid)
-        if state == _ESTABLISHED and remote == wanted and inode in inodes
-    )
+    rows, inodes, wanted = _tcp_rows(pid), _socket_inodes(pid), _hex_address(peer)
+    return sum(row.live and row.remote == wanted and row.inode in inodes for row in rows)
+
+
+def clients_of(pid: int, listen: Endpoint) -> frozenset[str]:
+    """Inodes of the established connections that process ``pid`` has taken in on ``listen``."""
+    rows, inodes, wanted = _tcp_rows(pid), _socket_inodes(pid), _hex_address(listen)
+    mine = (row.inode for row in rows if row.live and row.local == wanted)
+    return frozenset(inode for inode in mine if inode in inodes)
+
+
+def strangers_to(pid: int, peer: Endpoint) -> frozenset[str]:
+    """Inodes of established connections to ``peer`` that do not belong to process ``pid``: they go round
+    it. Look twice: one that closes between the two reads shows up here once."""
+    rows, inodes, wanted = _tcp_rows(pid), _socket_inodes(pid), _hex_address(peer)
+    there = (row.inode for row in rows if row.live and row.remote == wanted)
+    return frozenset(inode for inode in there if inode not in inodes)
+
+
+def owner_of_port(port: int) -> int | None:
+    """A process that listens on ``port``; None if there is none, or none that we may look into."""
+    wanted = {
+        row.inode for row in _tcp_rows(os.getpid()) if row.state == _LISTEN and row.port == port
+    }
+    if not wanted:
+        return None
+    pids = (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+    return next((pid for pid in pids if wanted & _socket_inodes(pid)), None)
 
 
 def listening_ports() -> set[int]:
@@ -150,13 +175,31 @@ def _socket_inodes(pid: int) -> set[str]:
     return inodes
 
 
-def _tcp_rows(pid: int) -> list[tuple[str, str, str]]:
-    """(remote address, state, inode) of the process's network namespace."""
+class _TcpRow(Struct, frozen=True, kw_only=True):
+    """One line of /proc/PID/net/tcp; addresses in hexadecimal."""
+
+    local: str
+    remote: str
+    state: str
+    inode: str
+
+    @property
+    def live(self) -> bool:
+        return self.state == _ESTABLISHED
+
+    @property
+    def port(self) -> int:
+        return int(self.local.rpartition(":")[2], 16)
+
+
+def _tcp_rows(pid: int) -> list[_TcpRow]:
+    """All IPv4 sockets of the process's network namespace."""
     try:
         lines = Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]
     except OSError:
         return []
-    return [(f[2], f[3], f[9]) for f in (line.split() for line in lines)]
+    fields = (line.split() for line in lines)
+    return [_TcpRow(local=f[1], remote=f[2], state=f[3], inode=f[9]) for f in fields]
 
 
 def _hex_address(endpoint: Endpoint) -> str:

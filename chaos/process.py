@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
+
 from chaos import proc
-from chaos.errors import ProcessFailed
+from chaos.errors import JournalLost, ProcessFailed
 from chaos.journal import Journal
 from chaos.proc import Identity
 from chaos.records import ProcessRecord
@@ -66,14 +69,14 @@ class ManagedProcess:
         return True
 
     def kill(self, timeout_s: float = 5.0) -> list[Identity]:
-        """SIGKILL the program and what it left in its session; returns whoever is still there."""
+        """SIGKILL the program and what it started; returns whoever is still there."""
         self.signal(signal.SIGKILL)
         self.wait(timeout_s)
         return self._sweep(timeout_s)
 
     def members(self) -> list[Identity]:
-        """Live processes of its session, itself included."""
-        return proc.session_members(self.pid, self._run_id)
+        """Live processes of it: itself and all that it started."""
+        return proc.family(self.pid, self._run_id)
 
     def tail(self, num_lines: int = 15) -> str:
         """End of its log, for an error message."""
@@ -143,24 +146,15 @@ class Launcher:
             argv=tuple(argv),
             ports=tuple(ports),
         )
-        self._journal.process(record)
         process = ManagedProcess(name, popen, record, log, self._journal.run_id)
         self.processes.append(process)
+        self._journal.process(record)
         return process
 
     def ended(self, process: ManagedProcess) -> None:
-        """Record that it is gone, so that a later `severance heal` passes it by."""
-        record = process.record
-        self._journal.process(
-            ProcessRecord(
-                name=record.name,
-                pid=record.pid,
-                started_ticks=record.started_ticks,
-                argv=record.argv,
-                ports=record.ports,
-                ended=True,
-            )
-        )
+        """Record that it is gone, so that a later `severance heal` passes it by. A full disk loses that."""
+        with contextlib.suppress(JournalLost):
+            self._journal.process(msgspec.structs.replace(process.record, ended=True))
 
     def forget(self, process: ManagedProcess) -> None:
         """Drop it from the list of those to stop."""

@@ -20,7 +20,12 @@ _STATUS_STYLE = {
     RunStatus.RESIDUE: "bold red",
 }
 _MANY = 8
-_WORST_FIRST = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.UNOBSERVABLE)
+_WORST_FIRST = (
+    CheckStatus.FAIL,
+    CheckStatus.UNKNOWN,
+    CheckStatus.REPORTED,
+    CheckStatus.UNOBSERVABLE,
+)
 
 
 class Progress:

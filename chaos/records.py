@@ -12,6 +12,8 @@ from typing import TypeVar
 
 import msgspec
 
+from chaos.undo import Undo
+
 Struct = msgspec.Struct
 
 
@@ -69,7 +71,8 @@ class FaultRecord(Struct, frozen=True, kw_only=True):
     ``links``: resolved names such as ``kv:p0-d0``. ``workers``: names hit by a process fault.
     ``permits``: abort reasons that the fault explains. ``silences``: guards and checks that it exempts.
     ``proof``: what was read back and what the canary saw, in words. ``rung``: heal rung that worked.
-    ``incarnations``: worker name -> incarnation at injection.
+    ``incarnations``: worker name -> incarnation at injection. ``undo``: how to mend it from outside.
+    ``effect_ms``: from the start of the heal until its effect was seen to be gone.
     """
 
     event: FaultEvent
@@ -90,6 +93,8 @@ class FaultRecord(Struct, frozen=True, kw_only=True):
     heal_ms: float | None = None
     incarnations: dict[str, str] = msgspec.field(default_factory=dict)
     error: str | None = None
+    undo: tuple[Undo, ...] = ()
+    effect_ms: float | None = None
 
 
 class ResourceCount(Struct, frozen=True, kw_only=True):
@@ -150,12 +155,15 @@ class EventKind(StrEnum):
     PROBE = "probe"
     STEADY = "steady"
     NOTE = "note"
+    LADDER = "ladder"
 
 
 class RunEvent(Struct, frozen=True, kw_only=True):
     """One line of `events.jsonl`. ``name``: phase, guard or probe; ``ok`` None: not a judgement.
 
     Phases in order: setup, baseline, warmup, load, drain, final, probe, control, teardown, done.
+    kind=ladder is the way out of a fault when the run was halted, one line a rung: name
+    ``FAULT_ID:breach|decision|toxics_gone|canary``, value = milliseconds since the decision.
     A capacity probe is kind=probe, name=capacity:<worker|pair>, value=tokens asked for.
     """
 

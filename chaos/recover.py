@@ -15,12 +15,13 @@ import msgspec
 
 from chaos import proc
 from chaos.codes import HealRung
-from chaos.errors import UsageError
+from chaos.errors import ChaosError, UsageError
 from chaos.journal import Journal
 from chaos.proc import Identity
 from chaos.records import FaultEvent, ProcessRecord, RunInfo, read_jsonl
 from chaos.registry import ActiveRun, active_runs, unregister
-from chaos.residue import RUNNER, find_residue, living, process_records, unhealed
+from chaos.residue import RUNNER, acts_of, find_residue, living, process_records, unhealed
+from chaos.undo import apply
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +47,11 @@ def recover(directory: Path) -> Recovery:
             f"or send it SIGTERM: it heals and stops by itself"
         )
     done = _end_processes(directory, info.run_id)
-    done += _mark_healed(directory, info.run_id)
-    left = find_residue(directory, info.run_id)
+    undone, not_undone = _undo(directory)
+    done += undone
+    if not not_undone:
+        done += _mark_healed(directory, info.run_id)
+    left = find_residue(directory, info.run_id) + not_undone
     _note(directory, info, left)
     if not left:
         unregister(info.run_id)
@@ -85,6 +89,23 @@ def _end_processes(directory: Path, run_id: str) -> list[str]:
         if gone and record.pid not in ended:
             journal.process(msgspec.structs.replace(record, ended=True))
     return [f"ended {name} (pid {identity.pid})" for name, identity in targets]
+
+
+def _undo(directory: Path) -> tuple[list[str], list[str]]:
+    """Faults on a deployment that lives on: what was mended, and what could not be.
+
+    Every fault of the run, not only those without a `healed` line: undoing is idempotent, and a line may be
+    missing or early where the runner was killed.
+    """
+    done, left = [], []
+    for act in dict.fromkeys(acts_of(directory)):
+        try:
+            line = apply(act)
+        except ChaosError as error:
+            left.append(str(error))
+            continue
+        done += [line] if line else []
+    return done, left
 
 
 def _mark_healed(directory: Path, run_id: str) -> list[str]:

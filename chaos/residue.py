@@ -7,6 +7,7 @@ from pathlib import Path
 from chaos import proc
 from chaos.proc import Identity
 from chaos.records import FaultEvent, FaultRecord, ProcessRecord, read_jsonl
+from chaos.undo import RunCommand, Undo
 
 RUNNER = "runner"
 """Name of the runner's own line in `processes.jsonl`."""
@@ -34,11 +35,11 @@ def process_records(directory: Path) -> list[ProcessRecord]:
 
 
 def living(records: list[ProcessRecord], run_id: str) -> list[tuple[str, Identity]]:
-    """Recorded processes that live, and what lives in their sessions, by exact identity."""
+    """Recorded processes that live, and what they started, by exact identity."""
     found: dict[Identity, str] = {}
     for record in records:
         identity = Identity(pid=record.pid, started_ticks=record.started_ticks)
-        members = proc.session_members(record.pid, run_id)
+        members = proc.family(record.pid, run_id)
         if proc.alive(identity) and identity not in members:
             members.append(identity)
         found.update(dict.fromkeys(members, record.name))
@@ -53,3 +54,17 @@ def unhealed(directory: Path) -> list[FaultRecord]:
     last = {record.fault_id: record for record in read_jsonl(path, FaultRecord)}
     over = (FaultEvent.DECLARED, FaultEvent.HEALED)
     return [record for record in last.values() if record.event not in over]
+
+
+def acts_of(directory: Path) -> list[Undo]:
+    """How to undo, from outside, every fault that was begun."""
+    path = directory / "faults.jsonl"
+    records = read_jsonl(path, FaultRecord) if path.exists() else []
+    healed = {record.fault_id for record in records if record.event is FaultEvent.HEALED}
+    return [
+        act
+        for record in records
+        for act in record.undo
+        # Toxics are harmless to take off twice; a worker that its owner has ended since stays ended.
+        if not (isinstance(act, RunCommand) and record.fault_id in healed)
+    ]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
 import msgspec
 
-from chaos import proc
+from chaos.deployment import Deployment
 from chaos.errors import OutNotEmpty
 from chaos.fault_step import ActiveFaults
 from chaos.freshness import Freshness
@@ -16,14 +15,15 @@ from chaos.interrupt import Brake
 from chaos.journal import Journal
 from chaos.load import LoadDriver
 from chaos.local import LocalDeployment, LocalOptions
-from chaos.proc import Identity
 from chaos.process import Launcher
 from chaos.progress import Progress
-from chaos.records import EventKind, ProcessRecord, RunInfo
+from chaos.records import EventKind, RunInfo
+from chaos.registration import own_identity, own_record
 from chaos.registry import ActiveRun, register, unregister
-from chaos.residue import RUNNER
 from chaos.run_info import describe_run, new_run_id
 from chaos.scenario import Scenario, dump_scenario
+from chaos.target import Target
+from chaos.target_deployment import TargetDeployment
 
 
 class RunContext:
@@ -34,10 +34,12 @@ class RunContext:
         scenario: Scenario,
         directory: Path,
         options: LocalOptions,
-        toxiproxy: Path,
+        toxiproxy: Path | None,
         progress: Progress,
+        target: Target | None = None,
     ) -> None:
         self.scenario = scenario
+        self.is_ours = target is None
         self.directory = directory
         self.progress = progress
         self.brake = Brake()
@@ -45,33 +47,47 @@ class RunContext:
         self.info: RunInfo = describe_run(self.run_id, scenario, options.regression, toxiproxy)
         self.journal = Journal(directory, self.run_id)
         self.launcher = Launcher(self.journal)
-        self.deployment = LocalDeployment(
-            scenario.deployment,
-            self.launcher,
-            toxiproxy,
-            directory / "spans.sqlite",
-            self.brake,
-            options,
-            progress.say,
-        )
+        self.deployment = self._make_deployment(options, toxiproxy, target)
         self.load = LoadDriver(
             self.launcher, self.brake, directory, self.run_id, scenario.seed, scenario.load
         )
         self.active = ActiveFaults()
         self.freshness = Freshness()
 
+    def _make_deployment(
+        self, options: LocalOptions, toxiproxy: Path | None, target: Target | None
+    ) -> Deployment:
+        spans = self.directory / "spans.sqlite"
+        if target is None:
+            assert toxiproxy is not None, "a deployment of our own needs toxiproxy"
+            return LocalDeployment(
+                self.scenario.deployment,
+                self.launcher,
+                toxiproxy,
+                spans,
+                self.brake,
+                options,
+                self.progress.say,
+            )
+        there = TargetDeployment(target, self.directory / "logs", spans)
+        there.attach()
+        self.info = msgspec.structs.replace(
+            self.info, cannot_show=there.cannot_show, router_flags=()
+        )
+        return there
+
     def open(self) -> None:
         """Write what is known before the first process, and register the run for `severance heal`."""
         (self.directory / "logs").mkdir()
         dump_scenario(self.scenario, self.directory / "scenario.resolved.yaml")
         self.journal.run_info(self.info)
-        self.journal.process(self._runner_record(ended=False))
+        self.journal.process(own_record(ended=False))
         try:
             register(
                 ActiveRun(
                     run_id=self.run_id,
                     directory=str(self.directory.resolve()),
-                    runner=_own_identity(),
+                    runner=own_identity(),
                 )
             )
         except OSError as error:
@@ -83,7 +99,7 @@ class RunContext:
             residue=tuple(residue),
             duration_s=self.progress.elapsed_s,
         )
-        self.journal.process(self._runner_record(ended=True))
+        self.journal.process(own_record(ended=True))
         if not residue:
             unregister(self.run_id)
 
@@ -94,17 +110,6 @@ class RunContext:
         """Change fields of `run.json`."""
         self.info = msgspec.structs.replace(self.info, **changes)
         self.journal.run_info(self.info)
-
-    def _runner_record(self, ended: bool) -> ProcessRecord:
-        own = _own_identity()
-        return ProcessRecord(
-            name=RUNNER,
-            pid=own.pid,
-            started_ticks=own.started_ticks,
-            argv=self.info.argv,
-            ports=(),
-            ended=ended,
-        )
 
 
 def prepare_out(directory: Path) -> None:
@@ -118,9 +123,3 @@ def prepare_out(directory: Path) -> None:
 
 def _fresh(directory: Path) -> str:
     return f"{directory}-{time.strftime('%H%M%S')}"
-
-
-def _own_identity() -> Identity:
-    stat = proc.read_stat(os.getpid())
-    assert stat is not None, "this process has no /proc entry"
-    return Identity(pid=stat.pid, started_ticks=stat.started_ticks)

@@ -37,7 +37,7 @@ def new_run_id(scenario: Scenario) -> str:
 
 
 def describe_run(
-    run_id: str, scenario: Scenario, regression: str | None, toxiproxy: Path
+    run_id: str, scenario: Scenario, regression: str | None, toxiproxy: Path | None
 ) -> RunInfo:
     return RunInfo(
         schema=SCHEMA,
@@ -55,14 +55,14 @@ def describe_run(
     )
 
 
-def _versions(toxiproxy: Path) -> dict[str, str]:
+def _versions(toxiproxy: Path | None) -> dict[str, str]:
     versions = {"python": platform.python_version(), "system": platform.platform()}
     for name in ("severance", *_PACKAGES):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "not installed"
-    versions["toxiproxy"] = version_of(toxiproxy) or "unknown"
+    versions["toxiproxy"] = (version_of(toxiproxy) if toxiproxy else None) or "unknown"
     return versions
 
 

@@ -17,12 +17,15 @@ from chaos.doctor import examine, missing, print_findings
 from chaos.errors import ChaosError, Halted, Interrupted, ToolMissing
 from chaos.interrupt import signals_pull
 from chaos.judging import judge
+from chaos.lever import lever_pulls, require_off
 from chaos.local import LocalOptions
 from chaos.progress import Progress
 from chaos.records import EventKind
 from chaos.residue import find_residue
 from chaos.run_context import RunContext, prepare_out
 from chaos.scenario import Scenario
+from chaos.target import Target
+from chaos.target_fit import fitted
 from chaos.tools import require_toxiproxy
 
 
@@ -31,15 +34,24 @@ def run_scenario(
     directory: Path,
     regression: str | None = None,
     progress: Progress | None = None,
+    target: Target | None = None,
 ) -> int:
-    """Run it and judge it; returns the exit code. Raises `UsageError` before anything was started."""
+    """Run it and judge it; returns the exit code. Raises `UsageError` before anything was started.
+
+    ``target``: against this deployment of somebody else's, which `chaos.target_fit.unsupported` found fit.
+    """
     progress = progress or Progress()
-    check_machine(progress)
+    require_off()
+    if target is None:
+        check_machine(progress)
+    else:
+        scenario = fitted(scenario, target)
     prepare_out(directory)
     options = LocalOptions(regression=regression)
-    run = RunContext(scenario, directory, options, require_toxiproxy(), progress)
+    binary = require_toxiproxy() if target is None else None
+    run = RunContext(scenario, directory, options, binary, progress, target)
     run.open()
-    with signals_pull(run.brake, progress.say):
+    with signals_pull(run.brake, progress.say), lever_pulls(run.brake):
         try:
             perform(run)
         finally:

@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from chaos.draw import draw_method
 from chaos.errors import ScenarioError
+from chaos.fault_spec import ProcessFaultSpec, TelemetryFaultSpec
 from chaos.field_errors import explain
 from chaos.links import matches, pair_names
-from chaos.spec import DeploymentSpec, ProcessFaultSpec, Scenario, Step
+from chaos.spec import DeploymentSpec, Scenario, Step
 from chaos.variables import Scalar, declared, substitute
 
 __all__ = ["Scenario", "dump_scenario", "load_scenario", "worker_names"]
@@ -31,8 +33,19 @@ def load_scenario(
         scenario = msgspec.convert(document, Scenario)
     except msgspec.ValidationError as error:
         raise explain(str(error), document) from error
+    scenario = _with_drawn_method(scenario)
     _check(scenario)
     return scenario
+
+
+def _with_drawn_method(scenario: Scenario) -> Scenario:
+    """What was drawn replaces ``draw``, so that the resolved file says it and draws no second time."""
+    if scenario.draw is None:
+        return scenario
+    if scenario.method:
+        raise ScenarioError("draw", "cannot stand beside method; keep one of them")
+    method = draw_method(scenario, scenario.draw, *worker_names(scenario.deployment))
+    return msgspec.structs.replace(scenario, method=method, draw=None)
 
 
 def _read(path: Path) -> dict[str, object]:
@@ -82,6 +95,12 @@ def _check(scenario: Scenario) -> None:
         raise ScenarioError("load.prompts.isl_mean", "must lie between isl_min and isl_max")
     if load.osl.min > load.osl.max:
         raise ScenarioError("load.osl.min", "is larger than load.osl.max")
+    router = scenario.deployment.router
+    if scenario.expect.report_only and not (router.retries or router.circuit_breaker):
+        raise ScenarioError(
+            "expect.report_only",
+            "is for a router with retries or circuit_breaker; judge the workers",
+        )
     longest = load.prompts.isl_max + load.osl.max
     if longest > worker.max_total_tokens:
         raise ScenarioError(
@@ -93,6 +112,8 @@ def _check(scenario: Scenario) -> None:
             raise ScenarioError(
                 f"load.aborts.mix[{index}]", "needs exactly one of after_ms and after_tokens"
             )
+        if mix.at != "all" and mix.kind != "rid":
+            raise ScenarioError(f"load.aborts.mix[{index}].at", "is for kind rid only")
         if mix.kind == "deadline" and mix.after_ms is None:
             raise ScenarioError(f"load.aborts.mix[{index}].after_ms", "is required for a deadline")
     for index, step in enumerate(scenario.method):
@@ -125,6 +146,8 @@ def _check_step(scenario: Scenario, index: int, step: Step) -> None:
                 f"{where}.fault.worker",
                 f"this deployment has no worker {fault.worker}, use one of {known}",
             )
+        return
+    if isinstance(fault, TelemetryFaultSpec):
         return
     names = pair_names(prefill, decode)
     for position, pattern in enumerate(fault.links):

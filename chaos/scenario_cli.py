@@ -1,4 +1,4 @@
-"""Commands about scenario files: `list`, `validate`, `schema`. None of them starts anything."""
+"""Commands about scenario files: `list`, `validate` and `schema`, which start nothing, and `shrink`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chaos.codes import ExitCode
-from chaos.errors import ScenarioError, UsageError
+from chaos.errors import Interrupted, ScenarioError, UsageError
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -18,6 +18,7 @@ def add_scenario_commands(subparsers: Commands) -> None:
     _add_list(subparsers)
     _add_validate(subparsers)
     _add_schema(subparsers)
+    _add_shrink(subparsers)
 
 
 def _add_list(subparsers: Commands) -> None:
@@ -115,3 +116,40 @@ def _schema(args: argparse.Namespace) -> int:
 
     sys.stdout.buffer.write(scenario_schema())
     return ExitCode.PASSED
+
+
+def _add_shrink(subparsers: Commands) -> None:
+    parser = subparsers.add_parser(
+        "shrink",
+        help="make a failing scenario smaller, by running it again and again",
+        description=(
+            "Run a failing scenario with fewer and shorter faults, each K times, and keep the smallest that "
+            "still fails by the same check: DIR/shrunk.yaml, every run in DIR/NN. Exit codes: 0 it never "
+            "failed, 1 it fails, 2 usage, 130 interrupted (after healing)."
+        ),
+    )
+    parser.add_argument("scenario", type=Path, metavar="SCENARIO")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="new or empty")
+    parser.add_argument("--seed", type=int, help="instead of the scenario's")
+    add_setting(parser)
+    parser.add_argument("--times", type=int, default=3, metavar="K", help="runs of each (3)")
+    parser.add_argument("--max-runs", type=int, default=30, help="runs in all, at most (30)")
+    parser.add_argument("--regression", metavar="NAME", help="with a known bug put back")
+    parser.set_defaults(run=_shrink)
+
+
+def _shrink(args: argparse.Namespace) -> int:
+    from chaos.scenario import load_scenario
+    from chaos.shrink_runs import shrink_runs
+    from chaos.variables import parse_settings
+
+    try:
+        if args.times < 1 or args.max_runs < args.times:
+            raise UsageError("--times must be 1 or more, and --max-runs not smaller")
+        scenario = load_scenario(args.scenario, args.seed, parse_settings(args.set))
+        return shrink_runs(scenario, args.out, args.times, args.max_runs, args.regression)
+    except UsageError as error:
+        print(f"severance shrink: {error}", file=sys.stderr)
+        return ExitCode.USAGE
+    except Interrupted:
+        return ExitCode.INTERRUPTED

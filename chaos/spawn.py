@@ -9,6 +9,8 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+LEADER_VARIABLE = "SEVERANCE_LEADER"
+"""Set to this pid for the program and all that it starts, whatever sessions those make for themselves."""
 
 
 def main() -> None:
@@ -20,6 +22,7 @@ def main() -> None:
             sys.exit(1)
     if nice:
         os.nice(nice)
+    os.environ[LEADER_VARIABLE] = str(os.getpid())
     try:
         os.execvp(argv[0], argv)
     except OSError as error:

@@ -8,25 +8,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, field
 
-from chaos.codes import CutMode, ProcessMode
+from chaos.codes import CutMode, Direction, ProcessMode
+from chaos.fault_spec import FaultSpec, LinkFaultSpec, ProcessFaultSpec
+from chaos.spec_types import Count, LinkPattern, Natural, NonNegative, Part, Positive, Share
 
 SCHEMA = "severance.scenario/1"
-
-Positive = Annotated[float, Meta(gt=0)]
-NonNegative = Annotated[float, Meta(ge=0)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-Count = Annotated[int, Meta(ge=1)]
-Natural = Annotated[int, Meta(ge=0)]
-LinkPattern = Annotated[
-    str, Meta(pattern=r"^(bootstrap|control|kv|\*):(\*|(p\d+|p?\*)-(d\d+|d?\*))$")
-]
-WorkerName = Annotated[str, Meta(pattern=r"^[pd]\d+$")]
-
-
-class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of every section: a misspelt field is an error, not a fault that does nothing."""
 
 
 class WorkerSpec(Part, frozen=True, kw_only=True):
@@ -88,12 +76,16 @@ class OutputSpec(Part, frozen=True, kw_only=True):
 
 
 class AbortMix(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """One way to give up: ``after_ms`` from the due time, or ``after_tokens`` received (a range)."""
+    """One way to give up: ``after_ms`` from the due time, or ``after_tokens`` received (a range).
+
+    ``at``: a rid abort of one half alone, ``prefill`` or ``decode``; the other must hear of it from its peer.
+    """
 
     kind: Literal["disconnect", "rid", "deadline"]
     weight: Positive = 1.0
     after_ms: tuple[NonNegative, NonNegative] | None = None
     after_tokens: tuple[Natural, Natural] | None = None
+    at: Literal["all", "prefill", "decode"] = "all"
 
 
 class AbortSpec(Part, frozen=True, kw_only=True):
@@ -131,31 +123,28 @@ class SteadySpec(Part, frozen=True, kw_only=True):
     within_s: NonNegative = 4.0
 
 
-class LinkFaultSpec(Part, frozen=True, kw_only=True, tag_field="kind", tag="link"):
-    """Cut every link that matches one of ``links``, all at once, for ``for_s`` seconds."""
-
-    mode: CutMode
-    links: Annotated[tuple[LinkPattern, ...], Meta(min_length=1)]
-    for_s: Positive
-
-    @property
-    def hold_s(self) -> float:
-        return self.for_s
-
-
-class ProcessFaultSpec(Part, frozen=True, kw_only=True, tag_field="kind", tag="process"):
-    """SIGKILL ``worker`` and start it again ``restart_after_s`` later, on the same ports."""
-
-    mode: ProcessMode
-    worker: WorkerName
-    restart_after_s: NonNegative = 1.0
-
-    @property
-    def hold_s(self) -> float:
-        return self.restart_after_s
+_EVERY_LINK: tuple[LinkPattern, ...] = ("*:*",)
+_DRAWN: tuple[FaultSpec, ...] = (
+    LinkFaultSpec(mode=CutMode.STALL, links=_EVERY_LINK, for_s=1),
+    LinkFaultSpec(mode=CutMode.BLACKHOLE, links=_EVERY_LINK, for_s=1),
+    LinkFaultSpec(mode=CutMode.REFUSE, links=_EVERY_LINK, for_s=1),
+    LinkFaultSpec(mode=CutMode.RESET, links=_EVERY_LINK, for_s=1),
+    LinkFaultSpec(mode=CutMode.ONE_WAY, links=_EVERY_LINK, for_s=1, direction=Direction.UP),
+    LinkFaultSpec(mode=CutMode.ONE_WAY, links=_EVERY_LINK, for_s=1, direction=Direction.DOWN),
+    ProcessFaultSpec(mode=ProcessMode.KILL, worker="d0"),
+    ProcessFaultSpec(mode=ProcessMode.PAUSE, worker="d0", for_s=1),
+)
 
 
-FaultSpec = LinkFaultSpec | ProcessFaultSpec
+class DrawSpec(Part, frozen=True, kw_only=True):
+    """A method that is drawn from the scenario's seed: ``faults`` of those in ``of``, each on some of its
+    links or on any worker, for a time within ``for_s``, at least ``apart_s`` after the heal before it."""
+
+    faults: Count = 3
+    of: Annotated[tuple[FaultSpec, ...], Meta(min_length=1)] = _DRAWN
+    for_s: tuple[Positive, Positive] = (0.5, 3.0)
+    first_at_s: NonNegative = 5.0
+    apart_s: Positive = 6.0
 
 
 class Step(Part, frozen=True, kw_only=True):
@@ -177,15 +166,77 @@ class NoData(Part, frozen=True, kw_only=True, tag_field="kind", tag="no_data"):
     for_s: Positive = 6.0
 
 
-GuardSpec = StuckRequest | NoData
+class SloGuard(Part, frozen=True, kw_only=True):
+    """What the guards over clients' numbers have in common. A window with fewer than ``min_requests`` says
+    nothing. A fault excuses what it silences, and for ``grace_s`` after it, unless ``judge_faults``."""
+
+    min_requests: Count = 10
+    judge_faults: bool = False
+    grace_s: NonNegative = 5.0
+
+
+class ErrorRate(SloGuard, frozen=True, kw_only=True, tag_field="kind", tag="error_rate"):
+    """Trips when more than ``max_share`` of the requests of a window failed on the server's side."""
+
+    max_share: Share = 0.5
+    window_s: Positive = 5.0
+
+
+class LatencyP99(SloGuard, frozen=True, kw_only=True, tag_field="kind", tag="latency_p99"):
+    """Trips when the p99 of a window is over ``max_ms``, or else over ``times_baseline`` the p99 before
+    the first fault. ``of`` itl: a request's mean gap between tokens."""
+
+    of: Literal["ttft", "itl"] = "ttft"
+    times_baseline: Positive = 10.0
+    max_ms: Positive | None = None
+    window_s: Positive = 5.0
+
+
+class Goodput(SloGuard, frozen=True, kw_only=True, tag_field="kind", tag="goodput"):
+    """Trips when fewer requests complete than ``min_share`` of the rate before the first fault."""
+
+    min_share: Share = 0.2
+    window_s: Positive = 5.0
+
+
+class BurnRate(SloGuard, frozen=True, kw_only=True, tag_field="kind", tag="burn_rate"):
+    """Trips when the error budget of ``objective`` burns more than ``max_rate`` times too fast in the long
+    and in the short window."""
+
+    objective: Annotated[float, Meta(gt=0, lt=1)] = 0.99
+    max_rate: Positive = 14.4
+    long_s: Positive = 20.0
+    short_s: Positive = 4.0
+
+
+class KvExhaustion(Part, frozen=True, kw_only=True, tag_field="kind", tag="kv_exhaustion"):
+    """Trips when a worker has less than ``min_free_share`` of its KV pages free for ``for_s``."""
+
+    min_free_share: Share = 0.02
+    for_s: NonNegative = 5.0
+    judge_faults: bool = False
+    grace_s: NonNegative = 5.0
+
+
+class Residue(Part, frozen=True, kw_only=True, tag_field="kind", tag="residue"):
+    """Trips when a worker's own ledger reports more than ``max_broken`` broken laws or double frees."""
+
+    max_broken: Natural = 0
+
+
+GuardSpec = (
+    StuckRequest | NoData | ErrorRate | LatencyP99 | Goodput | BurnRate | KvExhaustion | Residue
+)
 
 
 class Expect(Part, frozen=True, kw_only=True):
     """Limits that the oracle (and the runner's own waits) go by.
 
     ``min_*`` ask for evidence: so many requests exposed to each fault, so many client aborts in all, of
-    each kind, and seen in each stage. 0 does not ask. ``min_bystanders``: so many requests that nothing
-    touched must be no slower than ``bystander_factor`` times this run's baseline.
+    each kind, and seen in each stage, such a share of a worker's KV pages once in use. 0 does not ask.
+    ``min_bystanders``: so many requests that nothing touched must be no slower than ``bystander_factor``
+    times this run's baseline. ``report_only``: checks that are shown and decide nothing, where the router
+    retries or opens its breaker.
     """
 
     recovery_first_success_s: Positive = 5.0
@@ -203,13 +254,17 @@ class Expect(Part, frozen=True, kw_only=True):
     min_transfer_or_bootstrap: Natural = 0
     min_decode: Natural = 0
     min_bystanders: Natural = 0
+    min_pool_used: Share = 0.0
+    report_only: tuple[
+        Literal["late", "server_errors", "abort_spans", "recovery", "pairs_recover"], ...
+    ] = ()
     bystander_factor: Annotated[float, Meta(ge=1)] = 1.5
     drain_within_s: Positive = 15.0
     probe_within_s: Positive = 30.0
 
 
 class Scenario(Part, frozen=True, kw_only=True):
-    """One scenario file. An empty ``method`` is a run without faults.
+    """One scenario file. An empty ``method`` is a run without faults; ``draw`` makes one from the seed.
 
     ``variables``: values that the file uses as ``${name}`` (`chaos.variables`).
     """
@@ -217,11 +272,12 @@ class Scenario(Part, frozen=True, kw_only=True):
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
     schema: Literal["severance.scenario/1"] = "severance.scenario/1"
     description: str = ""
-    variables: dict[str, str | int | float | bool] = {}
+    variables: dict[str, str | int | float | bool] = field(default_factory=dict)
     seed: Natural = 0
     deployment: DeploymentSpec = DeploymentSpec()
     load: LoadSpec = LoadSpec()
     steady_state: SteadySpec = SteadySpec()
     method: tuple[Step, ...] = ()
+    draw: DrawSpec | None = None
     guards: tuple[GuardSpec, ...] = (StuckRequest(), NoData())
     expect: Expect = Expect()

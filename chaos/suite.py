@@ -14,6 +14,8 @@ from chaos.progress import Progress
 from chaos.run_context import prepare_out
 from chaos.runner import run_scenario
 from chaos.scenario import Scenario, load_scenario
+from chaos.target import Target
+from chaos.target_fit import unsupported
 from chaos.variables import Scalar
 
 SUITE_SCHEMA = "severance.suite/1"
@@ -22,12 +24,14 @@ _WORST_FIRST = (ExitCode.RESIDUE, ExitCode.FAILED, ExitCode.HALTED, ExitCode.INV
 
 
 class SuiteRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One scenario's run. ``exit_code`` None: not run, the suite was interrupted before."""
+    """One scenario's run. ``exit_code`` None: not run, since the suite was interrupted before, or for what
+    ``unsupported`` says."""
 
     scenario: str
     directory: str
     exit_code: int | None
     duration_s: float
+    unsupported: str = ""
 
 
 class Suite(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +53,18 @@ def load_suite(
 
 
 def run_suite(
-    scenarios: Sequence[tuple[Path, Scenario]], directory: Path, regression: str | None
+    scenarios: Sequence[tuple[Path, Scenario]],
+    directory: Path,
+    regression: str | None,
+    target: Target | None = None,
 ) -> int:
-    """Run them all; a scenario that fails does not stop the rest, an interrupt does."""
+    """Run them all; a scenario that fails does not stop the rest, an interrupt does. One that ``target`` does
+    not fit is skipped, and said to be; a suite of which nothing fits raises `UsageError`."""
+    misfits = {path: unsupported(one, target) for path, one in scenarios} if target else {}
+    if misfits and all(misfits.values()):
+        raise UsageError(
+            f"nothing of this suite fits the target; {next(iter(misfits.values()))[0]}"
+        )
     prepare_out(directory)
     progress = Progress()
     rows: list[SuiteRow] = []
@@ -63,9 +76,22 @@ def run_suite(
                 SuiteRow(scenario=path.stem, directory=str(out), exit_code=None, duration_s=0.0)
             )
             continue
+        if misfits.get(path):
+            why = "; ".join(misfits[path])
+            progress.say(f"scenario {path.stem} is unsupported: {why}", style="yellow")
+            rows.append(
+                SuiteRow(
+                    scenario=path.stem,
+                    directory=str(out),
+                    exit_code=None,
+                    duration_s=0.0,
+                    unsupported=why,
+                )
+            )
+            continue
         progress.say(f"scenario {path.stem}", style="bold")
         began = time.monotonic()
-        code = run_scenario(scenario, out, regression)
+        code = run_scenario(scenario, out, regression, target=target)
         took_s = time.monotonic() - began
         rows.append(
             SuiteRow(scenario=path.stem, directory=str(out), exit_code=code, duration_s=took_s)
@@ -88,6 +114,7 @@ def _summarize(directory: Path, rows: list[SuiteRow], progress: Progress) -> int
     progress.say("")
     for row in rows:
         ended = "not run" if row.exit_code is None else f"exit code {row.exit_code}"
+        ended = "unsupported" if row.unsupported else ended
         progress.say(f"{row.scenario:<24} {ended:<14} {row.duration_s:6.1f} s  {row.directory}")
     progress.say(f"suite: exit code {code}, see {path}", style="bold")
     return code

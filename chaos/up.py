@@ -17,14 +17,16 @@ from chaos.codes import ExitCode
 from chaos.endpoints import FILE, UpEndpoints, describe, write
 from chaos.errors import Interrupted
 from chaos.interrupt import signals_pull
-from chaos.local import LocalOptions
+from chaos.local import LocalDeployment, LocalOptions
 from chaos.process import ManagedProcess
 from chaos.progress import Progress
 from chaos.records import EventKind
 from chaos.run_context import RunContext, prepare_out
 from chaos.runner import check_machine, finish
 from chaos.scenario import Scenario
+from chaos.target import dump_target
 from chaos.tools import require_toxiproxy
+from chaos.up_target import TARGET, target_of
 from chaos.up_text import summary
 
 MAX_SPANS = 500_000
@@ -87,8 +89,9 @@ def _serve(run: RunContext, options: UpOptions) -> int:
 def show(run: RunContext, options: UpOptions) -> UpEndpoints:
     """Write `endpoints.json` and tell the user."""
     directory = options.directory.resolve()
-    endpoints = describe(run.deployment, run.run_id, os.getpid(), directory)
+    endpoints = describe(_own(run), run.run_id, os.getpid(), directory)
     path = write(endpoints, directory)
+    dump_target(target_of(endpoints), directory / TARGET)
     if options.as_json:
         print(path.read_text(encoding="utf-8"), flush=True)
     else:
@@ -105,13 +108,18 @@ def keep(run: RunContext, for_s: float | None) -> None:
     ends = None if for_s is None else time.monotonic() + for_s
     told: set[int] = set()
     while ends is None or time.monotonic() < ends:
-        for process in run.deployment.ended():
+        for process in _own(run).ended():
             if process.pid not in told:
                 told.add(process.pid)
                 _report(run, process)
         left_s = _LOOK_S if ends is None else ends - time.monotonic()
         run.brake.sleep(min(_LOOK_S, left_s))
     run.progress.say(f"{for_s:g} s are over: ending")
+
+
+def _own(run: RunContext) -> LocalDeployment:
+    assert isinstance(run.deployment, LocalDeployment), "`up` starts its own"
+    return run.deployment
 
 
 def _report(run: RunContext, process: ManagedProcess) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from chaos.endpoints import LinkEndpoint, UpEndpoints
-from chaos.keys import authorization
+from chaos.keys import strongest
 
-_KEY = '-H "Authorization: Bearer $SEVERANCE_ADMIN_API_KEY" '
 _JSON = "-H 'Content-Type: application/json'"
 _GENERATE = (
     '{"rid": "demo", "text": "Tell me everything about lighthouses.",'
@@ -41,7 +40,10 @@ def _addresses(up: UpEndpoints) -> list[str]:
 
 
 def _examples(up: UpEndpoints) -> list[str]:
-    post = f"curl -s {_KEY if authorization() else ''}{_JSON}"
+    key = strongest()
+    post = (
+        f"curl -s {_JSON}" if key is None else f'curl -s -H "Authorization: Bearer ${key}" {_JSON}'
+    )
     workers = " ".join(worker.url for worker in up.workers)
     return [
         "  generate, through the router (some seconds long):",

@@ -19,10 +19,13 @@ class RunStatus(StrEnum):
 
 
 class CheckStatus(StrEnum):
+    """``REPORTED``: it did not pass, and the scenario had asked for a report, not for a judgement."""
+
     PASS = "pass"
     FAIL = "fail"
     UNKNOWN = "unknown"
     UNOBSERVABLE = "unobservable"
+    REPORTED = "reported"
 
 
 class Evidence(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 Command = Callable[[argparse.Namespace], int]
-FORMATS = ("jaeger", "otlp")
+FORMATS = ("jaeger", "otlp", "chaostoolkit")
 MAX_PORT = 65_535
 EXIT_SIGPIPE = 141
 
@@ -144,10 +144,11 @@ def _report(args: argparse.Namespace) -> int:
 def _add_export(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "export",
-        help="export a run's traces for Jaeger or any OTLP reader",
+        help="export a run's traces for Jaeger or any OTLP reader, or its verdict for others",
         description=(
             "Write the traces of RUN/spans.sqlite as one JSON document. jaeger: for 'JSON File' on the"
-            " search page of the Jaeger UI. otlp: one OTLP JSON document (resourceSpans)."
+            " search page of the Jaeger UI. otlp: one OTLP JSON document (resourceSpans). chaostoolkit:"
+            " not the traces but the verdict, as a Chaos Toolkit journal."
         ),
         epilog=(
             "example: severance export runs/one --format jaeger --where pd.abort.reason=peer_dead"

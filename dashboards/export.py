@@ -1,4 +1,4 @@
-"""`severance export`: a run's traces as one document for somebody else's viewer."""
+"""`severance export`: a run's traces, or its verdict, as one document for somebody else's viewer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dashboards.ctk_journal import read_journal
 from dashboards.jaeger import JaegerDocument, to_jaeger
 from dashboards.otlp import TracesData
 from dashboards.otlp_export import to_otlp
@@ -19,6 +20,7 @@ from dashboards.where import parse_where, select
 class ExportFormat(StrEnum):
     JAEGER = "jaeger"
     OTLP = "otlp"
+    CHAOSTOOLKIT = "chaostoolkit"
 
 
 class Export(NamedTuple):
@@ -31,6 +33,8 @@ class Export(NamedTuple):
 def export_run(run: Path, format: ExportFormat, where: tuple[str, ...] = ()) -> Export:
     """The traces of ``run`` that match every ``key=value`` of ``where``. Raises `DashboardError`."""
     require_run(run)
+    if format is ExportFormat.CHAOSTOOLKIT:
+        return Export(msgspec.json.encode(read_journal(run)), 0)
     conditions = tuple(parse_where(text) for text in where)
     spans = select(require_spans(run), conditions)
     document = msgspec.json.encode(_document(spans, format))
@@ -38,8 +42,4 @@ def export_run(run: Path, format: ExportFormat, where: tuple[str, ...] = ()) -> 
 
 
 def _document(spans: list[Span], format: ExportFormat) -> JaegerDocument | TracesData:
-    match format:
-        case ExportFormat.JAEGER:
-            return to_jaeger(spans)
-        case ExportFormat.OTLP:
-            return to_otlp(spans)
+    return to_jaeger(spans) if format is ExportFormat.JAEGER else to_otlp(spans)

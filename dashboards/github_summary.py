@@ -17,6 +17,7 @@ VARIABLE = "GITHUB_STEP_SUMMARY"
 _ICONS = {
     CheckStatus.FAIL: ":x:",
     CheckStatus.UNKNOWN: ":grey_question:",
+    CheckStatus.REPORTED: ":memo:",
     CheckStatus.UNOBSERVABLE: ":see_no_evil:",
     CheckStatus.PASS: ":white_check_mark:",
 }

@@ -22,6 +22,7 @@ _OUTCOMES = {
     CheckStatus.FAIL: "failure",
     CheckStatus.UNKNOWN: "error",
     CheckStatus.UNOBSERVABLE: "skipped",
+    CheckStatus.REPORTED: "skipped",
 }
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

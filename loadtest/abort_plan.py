@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from loadtest.errors import UsageError
-from loadtest.history import AbortKind, AbortPlan
+from loadtest.history import AbortAt, AbortKind, AbortPlan
 
 _FLAG = "--abort-mix"
 
@@ -20,12 +20,15 @@ class AbortChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     weight: float = 1.0
     after_ms: tuple[float, float] | None = None
     after_tokens: tuple[int, int] | None = None
+    at: AbortAt = AbortAt.ALL
 
     def draw(self, rng: random.Random) -> AbortPlan:
         if self.after_ms is not None:
-            return AbortPlan(kind=self.kind, after_ms=round(rng.uniform(*self.after_ms), 3))
+            after_ms = round(rng.uniform(*self.after_ms), 3)
+            return AbortPlan(kind=self.kind, after_ms=after_ms, at=self.at)
         if self.after_tokens is not None:
-            return AbortPlan(kind=self.kind, after_tokens=rng.randint(*self.after_tokens))
+            after_tokens = rng.randint(*self.after_tokens)
+            return AbortPlan(kind=self.kind, after_tokens=after_tokens, at=self.at)
         raise UsageError(_FLAG, f"the {self.kind} entry needs after_ms or after_tokens")
 
 
@@ -87,5 +90,7 @@ def _check(choice: AbortChoice, where: str) -> None:
         )
     if choice.after_tokens is not None and choice.after_tokens[0] < 1:
         raise UsageError(_FLAG, f"{where}: after_tokens counts from 1")
+    if choice.at is not AbortAt.ALL and choice.kind is not AbortKind.RID:
+        raise UsageError(_FLAG, f"{where}: at {choice.at} is for kind rid only")
     if not choice.weight > 0:
         raise UsageError(_FLAG, f"{where}: weight must be above 0")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loadtest.abort_plan import AbortChoice, AbortMix, read_choices
+from loadtest.abort_urls import AbortUrls, parse_abort_urls
 from loadtest.arrivals import Arrivals
 from loadtest.config import LoadConfig, Mode
 from loadtest.endpoint import parse_endpoint
@@ -57,11 +58,13 @@ def config_of(args: argparse.Namespace) -> LoadConfig:
     mode: Mode = args.mode
     _check_numbers(args)
     url = parse_endpoint("--url", args.url, args.api_key)
-    abort_urls = tuple(parse_endpoint("--abort-url", text, args.api_key) for text in args.abort_url)
+    shapes = _shapes(args)
+    abort_urls = parse_abort_urls(args.abort_url, url, args.api_key)
+    _check_halves(shapes.aborts, abort_urls)
     return LoadConfig(
         mode=mode,
         url=url,
-        abort_urls=abort_urls or (url,),
+        abort_urls=abort_urls,
         out=_out(args.out),
         run_id=args.run_id or secrets.token_hex(6),
         seed=args.seed,
@@ -70,7 +73,7 @@ def config_of(args: argparse.Namespace) -> LoadConfig:
         arrivals=Arrivals(
             pattern=args.arrival_pattern, rate=args.request_rate, burstiness=args.burstiness
         ),
-        shapes=_shapes(args),
+        shapes=shapes,
         concurrency=args.concurrency,
         request_timeout_s=args.request_timeout,
         max_send_lag_ms=args.max_send_lag_ms,
@@ -135,6 +138,15 @@ def _aborts(args: argparse.Namespace) -> AbortMix:
     if args.abort_mix is None:
         return AbortMix(share=share)
     return AbortMix(share=share, choices=read_choices(args.abort_mix))
+
+
+def _check_halves(aborts: AbortMix, urls: AbortUrls) -> None:
+    for choice in aborts.choices:
+        if not urls.at(choice.at):
+            raise UsageError(
+                "--abort-mix",
+                f"at {choice.at}: give --abort-url {choice.at}=URL for each such worker",
+            )
 
 
 def _share(flag: str, value: float, whole: float) -> float:

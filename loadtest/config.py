@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from loadtest.abort_urls import AbortUrls
 from loadtest.arrivals import Arrivals
 from loadtest.endpoint import Endpoint
 from loadtest.goodput import Goodput
@@ -31,7 +32,7 @@ class LoadConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Mode
     url: Endpoint
-    abort_urls: tuple[Endpoint, ...]
+    abort_urls: AbortUrls
     out: Path
     run_id: str
     seed: int

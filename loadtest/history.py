@@ -18,6 +18,14 @@ class AbortKind(StrEnum):
     DEADLINE = "deadline"
 
 
+class AbortAt(StrEnum):
+    """Which workers an abort by rid goes to."""
+
+    ALL = "all"
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
 class Outcome(StrEnum):
     COMPLETED = "completed"
     ABORTED_DISCONNECT = "aborted_disconnect"
@@ -31,11 +39,13 @@ class Outcome(StrEnum):
 
 
 class AbortPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Fire ``after_ms`` from the due time, or once ``after_tokens`` tokens were received."""
+    """Fire ``after_ms`` from the due time, or once ``after_tokens`` tokens were received. ``at``: one half
+    alone, for a rid abort; the other half must hear of it from its peer."""
 
     kind: AbortKind
     after_ms: float | None = None
     after_tokens: int | None = None
+    at: AbortAt = AbortAt.ALL
 
 
 class AbortFired(msgspec.Struct, frozen=True, kw_only=True):

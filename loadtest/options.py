@@ -40,8 +40,9 @@ def _add_target(group: argparse._ArgumentGroup) -> None:
         "--abort-url",
         action="append",
         default=[],
-        metavar="URL",
-        help="a worker that takes /abort_request (repeat: prefill and decode); default: --url",
+        metavar="[ROLE=]URL",
+        help="a worker that takes /abort_request (repeat: prefill and decode); ROLE, prefill or decode, is "
+        "what an abort mix calls it; default: --url",
     )
     group.add_argument(
         "--mode",

@@ -16,7 +16,7 @@ import gevent
 from loadtest.client import Client
 from loadtest.connection import Connection
 from loadtest.errors import ClientAct, Halted, LoadError, ProtocolError, RequestTimedOut
-from loadtest.history import AbortFired, AbortKind, Outcome, Sent
+from loadtest.history import AbortAt, AbortFired, AbortKind, Outcome, Sent
 from loadtest.outcome import Ending, judge
 from loadtest.plan_timer import PlanTimer
 from loadtest.rid_abort import RidAbort
@@ -43,7 +43,8 @@ class Request:
         self._body = client.body(slot, self._rid)
         self._transcript = Transcript()
         self._connection = Connection(client.config.url)
-        self._rid_abort = RidAbort(client.config.abort_urls, self._rid)
+        at = slot.plan.at if slot.plan else AbortAt.ALL
+        self._rid_abort = RidAbort(client.config.abort_urls.at(at), self._rid)
         self._plan = PlanTimer(slot.plan, self._transcript, self._rid_abort)
         self._closed: AbortFired | None = None
         self._broken: str | None = None

@@ -57,7 +57,7 @@ def run_load(config: LoadConfig) -> int:
 def _warm_up(config: LoadConfig) -> None:
     """Do once, now, what would make the first requests late. An unknown host is each request's error."""
     make_prompt(0, 0, 1)
-    for endpoint in (config.url, *config.abort_urls):
+    for endpoint in (config.url, *config.abort_urls.all):
         with contextlib.suppress(OSError):
             resolve(endpoint)
 

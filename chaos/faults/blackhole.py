@@ -7,34 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chaos.codes import AbortReason, CutMode, Signal
-from chaos.faults.declaration import Declaration
+from chaos.codes import CutMode, Direction, Lost
+from chaos.faults.cut import Cut, link_declaration, swallows, toxics
+from chaos.faults.declaration import HealSemantics
 from chaos.faults.link import LinkFault
 from chaos.links import Link
-from chaos.toxiproxy.model import Toxic
 from chaos.toxiproxy.server import ToxiproxyServer
 
-DECLARATION = Declaration(
-    kind="link",
-    mode=CutMode.BLACKHOLE,
-    permits=frozenset(
-        {
-            AbortReason.PEER_DEAD,
-            AbortReason.BOOTSTRAP_TIMEOUT,
-            AbortReason.TRANSFER_FAILED,
-            AbortReason.TRANSFER_TIMEOUT,
-            # The router drops its other half as soon as one worker answers with an error.
-            AbortReason.CLIENT_DISCONNECT,
-        }
+DECLARATION = link_declaration(
+    CutMode.BLACKHOLE,
+    HealSemantics(
+        lost=Lost.ALL,
+        survives=False,
+        text="what was sent is lost without an error; the heal closes each connection",
     ),
-    silences=frozenset({Signal.GOODPUT}),
 )
-TOXICS = (
-    Toxic(name="blackhole_up", type="timeout", stream="upstream", attributes={"timeout": 0}),
-    Toxic(name="blackhole_down", type="timeout", stream="downstream", attributes={"timeout": 0}),
-)
+TOXICS = toxics("blackhole", "timeout", {"timeout": 0}, Direction.BOTH)
 
 
-def blackhole(server: ToxiproxyServer, links: Sequence[Link], for_s: float) -> LinkFault:
-    """Lose everything on ``links``, both ways, for ``for_s`` seconds."""
-    return LinkFault(DECLARATION, server, links, TOXICS, for_s)
+def blackhole_cut(direction: Direction = Direction.BOTH) -> Cut:
+    return Cut(
+        declaration=DECLARATION,
+        toxics=toxics("blackhole", "timeout", {"timeout": 0}, direction),
+        bites=swallows(direction),
+    )
+
+
+def blackhole(
+    server: ToxiproxyServer,
+    links: Sequence[Link],
+    for_s: float,
+    direction: Direction = Direction.BOTH,
+) -> LinkFault:
+    """Lose everything on ``links`` for ``for_s`` seconds."""
+    return LinkFault(blackhole_cut(direction), server, links, for_s)

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import time
 
-from chaos.codes import AbortReason, HealRung, ProcessMode, Signal
+from chaos.codes import HealRung, Lost, ProcessMode, Signal
 from chaos.deployment import Deployment
 from chaos.errors import ChaosError
-from chaos.faults.declaration import Declaration, HealReport, Proof, RungReport
+from chaos.faults.declaration import (
+    SERVICE,
+    UNREACHABLE_PEER,
+    Declaration,
+    HealReport,
+    HealSemantics,
+    Proof,
+    RungReport,
+)
 from chaos.http import is_ok
+from chaos.undo import Undo
 
 DECLARATION = Declaration(
     kind="process",
     mode=ProcessMode.KILL,
-    permits=frozenset(
-        {
-            AbortReason.PEER_DEAD,
-            AbortReason.BOOTSTRAP_TIMEOUT,
-            AbortReason.TRANSFER_FAILED,
-            AbortReason.TRANSFER_TIMEOUT,
-            # The router drops its other half as soon as one worker answers with an error.
-            AbortReason.CLIENT_DISCONNECT,
-        }
+    permits=UNREACHABLE_PEER,
+    silences=SERVICE | {Signal.LEDGER, Signal.SPANS, Signal.HEALTH},
+    on_heal=HealSemantics(
+        lost=Lost.ALL, survives=False, text="a new process on the same ports, which knows nothing"
     ),
-    silences=frozenset({Signal.GOODPUT, Signal.LEDGER, Signal.SPANS, Signal.HEALTH}),
 )
 
 
@@ -42,6 +45,10 @@ class KillFault:
 
     def inject(self) -> None:
         self._pid = self._deployment.worker_pid(self._worker)
+        self.end()
+
+    def end(self) -> None:
+        """Returns when all of its processes are gone."""
         self._deployment.kill_worker(self._worker)
 
     def verify(self) -> Proof:
@@ -55,7 +62,10 @@ class KillFault:
             ),
         )
 
-    def heal(self) -> HealReport:
+    def undo(self) -> tuple[Undo, ...]:
+        return self._deployment.undo_of_kill(self._worker)
+
+    def heal(self, urgent: bool = False) -> HealReport:
         begun = time.monotonic()
         problem = ""
         try:
@@ -71,4 +81,5 @@ class KillFault:
             rungs=(report,),
             left=(f"worker {self._worker} is down",) if problem else (),
             detail=detail,
+            effect_ms=None if problem else ms,
         )

@@ -9,34 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chaos.codes import AbortReason, CutMode, Signal
-from chaos.faults.declaration import Declaration
+from chaos.codes import CutMode, Direction, Lost
+from chaos.faults.cut import Cut, link_declaration, swallows, toxics
+from chaos.faults.declaration import HealSemantics
 from chaos.faults.link import LinkFault
 from chaos.links import Link
-from chaos.toxiproxy.model import Toxic
 from chaos.toxiproxy.server import ToxiproxyServer
 
-DECLARATION = Declaration(
-    kind="link",
-    mode=CutMode.STALL,
-    permits=frozenset(
-        {
-            AbortReason.PEER_DEAD,
-            AbortReason.BOOTSTRAP_TIMEOUT,
-            AbortReason.TRANSFER_FAILED,
-            AbortReason.TRANSFER_TIMEOUT,
-            # The router drops its other half as soon as one worker answers with an error.
-            AbortReason.CLIENT_DISCONNECT,
-        }
+DECLARATION = link_declaration(
+    CutMode.STALL,
+    HealSemantics(
+        lost=Lost.NOTHING,
+        survives=True,
+        text="everything that waited arrives, in order, on the same connection",
     ),
-    silences=frozenset({Signal.GOODPUT}),
 )
-TOXICS = (
-    Toxic(name="stall_up", type="bandwidth", stream="upstream", attributes={"rate": 0}),
-    Toxic(name="stall_down", type="bandwidth", stream="downstream", attributes={"rate": 0}),
-)
+TOXICS = toxics("stall", "bandwidth", {"rate": 0}, Direction.BOTH)
 
 
-def stall(server: ToxiproxyServer, links: Sequence[Link], for_s: float) -> LinkFault:
-    """Stall ``links`` both ways for ``for_s`` seconds."""
-    return LinkFault(DECLARATION, server, links, TOXICS, for_s)
+def stall_cut(direction: Direction = Direction.BOTH) -> Cut:
+    return Cut(
+        declaration=DECLARATION,
+        toxics=toxics("stall", "bandwidth", {"rate": 0}, direction),
+        bites=swallows(direction),
+    )
+
+
+def stall(
+    server: ToxiproxyServer,
+    links: Sequence[Link],
+    for_s: float,
+    direction: Direction = Direction.BOTH,
+) -> LinkFault:
+    """Stall ``links`` for ``for_s`` seconds."""
+    return LinkFault(stall_cut(direction), server, links, for_s)

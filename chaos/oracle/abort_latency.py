@@ -26,7 +26,8 @@ from loadtest.history import AbortKind
     Source.SPANS,
 )
 def check_abort_latency(evidence: RunEvidence, findings: Findings) -> None:
-    """No fault excuses a half: a client's abort comes by HTTP, and a cut link must not block it."""
+    """No cut excuses a half: a client's abort comes by HTTP, and a cut link must not block it. Only a
+    worker that a fault had stopped could not look."""
     expect = evidence.plan.expect
     findings.expected = (
         f"each half sees a client's abort within {expect.abort_seen_ms:g} ms and releases within "
@@ -49,11 +50,27 @@ def _judge(evidence: RunEvidence, request: Request, taken: Taken, findings: Find
     if released_ms is None:
         findings.doubt(f"{where}: an abort span without stamps", rid=request.rid)
         return
+    if _was_stopped(evidence, request, taken):
+        findings.exempt()
+        return
     findings.saw()
     if seen_ms is not None and seen_ms > expect.abort_seen_ms:
         findings.fail(f"{where} saw the abort after {seen_ms:.0f} ms", rid=request.rid)
     if released_ms > expect.abort_release_ms:
         findings.fail(f"{where} released after {released_ms:.0f} ms", rid=request.rid)
+
+
+def _was_stopped(evidence: RunEvidence, request: Request, taken: Taken) -> bool:
+    """Between the client's act and the release."""
+    end, released_ns = request.end, taken.codes.released_ns
+    if end is None or end.abort is None or released_ns is None:
+        return False
+    return any(
+        fault.stops_worker
+        and taken.half.worker in fault.workers
+        and fault.overlaps(end.abort.fired_ns, released_ns)
+        for fault in evidence.faults
+    )
 
 
 @check(

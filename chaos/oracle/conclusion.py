@@ -8,7 +8,7 @@ exit code       status     when (the first that holds)
 1               failed     a check failed; so also with an unproven fault or a tripped guard
 3               halted     a guard stopped the run
 4               invalid    a check is unknown, nothing was proven, or the run did not finish
-0               passed     every check that could look passed, and one looked at the deployment
+0               passed     every judged check that could look passed, and one looked at the deployment
 ==============  =========  ==================================================================
 """
 
@@ -68,8 +68,12 @@ def _passed(checks: Sequence[CheckResult]) -> Conclusion:
             RunStatus.INVALID, ExitCode.INVALID, "no check could look at the deployment"
         )
     blind = _named(checks, CheckStatus.UNOBSERVABLE)
-    text = f"every check that could look passed; not observable: {blind}"
-    return _conclusion(RunStatus.PASSED, ExitCode.PASSED, text if blind else "every check passed")
+    shown = _named(checks, CheckStatus.REPORTED)
+    text = "every check that could look passed" if blind else "every check passed"
+    text = "every check that is judged passed" if shown else text
+    text += f"; not observable: {blind}" if blind else ""
+    text += f"; reported only: {shown}" if shown else ""
+    return _conclusion(RunStatus.PASSED, ExitCode.PASSED, text)
 
 
 def _is_unknown(check: CheckResult) -> bool:

@@ -19,11 +19,13 @@ _USES: dict[str, frozenset[str]] = {
 def exposed_rids(evidence: RunEvidence, fault: FaultWindow) -> set[str]:
     """Rids of the load that the fault met. A killed worker's spans are lost: there the history counts."""
     begin_ns = fault.injected_ns
-    if begin_ns is None:
+    if begin_ns is None or fault.begin_ns is None:
         return set()
     if fault.kind == TELEMETRY or not evidence.can_show(Source.SPANS):
         return {one.rid for one in evidence.requests if _was_open(one, fault, begin_ns)}
     if fault.workers:
+        # From before the signal: those that it hit end before the line that says it was sent.
+        begin_ns = fault.begin_ns
         return {one.rid for one in evidence.requests if _met_kill(evidence, fault, one, begin_ns)}
     return {one.rid for one in evidence.requests if _met_cut(evidence, fault, one, begin_ns)}
 

@@ -1,4 +1,4 @@
-"""`harmless_cuts`: a cut too short to be a death hurts nobody: no abort, nothing lost (DESIGN 7).
+"""`harmless_cuts`: a cut or a pause too short to be a death hurts nobody: no abort, nothing lost (DESIGN 7).
 
 A fault permits abort codes however short it was; this check is what a false death verdict, or a frame
 that is lost and never sent again, cannot hide behind.
@@ -15,7 +15,11 @@ from chaos.oracle.paths import did_meet
 from chaos.oracle.plan import FaultPlan, Plan
 from chaos.oracle.requests import Request
 
-CUTS = frozenset({"stall", "blackhole", "refuse", "reset", "one_way"})
+CUTS = frozenset(
+    {"stall", "blackhole", "refuse", "reset", "one_way", "trickle", "latency", "cut_after", "flap"}
+)
+"""Every mode of a link: none takes more away than a full cut of the same length."""
+_PAUSE = "pause"
 KV_S = 2.0
 CONTROL_MARGIN_S = 0.5
 """A beat may be on its way for so long: control may be cut for the dead-after time less this."""
@@ -37,7 +41,7 @@ def check_harmless_cuts(evidence: RunEvidence, findings: Findings) -> None:
     findings.noun = "requests in short cuts"
     meant = [is_short(evidence.plan, step.fault) for step in evidence.plan.method]
     for fault, meant_short in zip_longest(evidence.faults, meant, fillvalue=None):
-        if fault is None or fault.mode not in CUTS or not fault.links:
+        if fault is None:
             continue
         if _is_short(evidence.plan, fault):
             _judge(evidence, fault, findings)
@@ -48,19 +52,24 @@ def check_harmless_cuts(evidence: RunEvidence, findings: Findings) -> None:
 
 
 def harmless_s(plan: Plan, links: tuple[str, ...]) -> float:
-    """How long these links may be cut and nobody notices."""
-    if all(link_kind(link) == "kv" for link in links):
+    """How long these links may be cut, or a worker stopped (no links), and nobody notices."""
+    if links and all(link_kind(link) == "kv" for link in links):
         return KV_S
     return max(0.0, plan.deployment.worker.peer_dead_after_s - CONTROL_MARGIN_S)
 
 
 def is_short(plan: Plan, fault: FaultPlan) -> bool:
     """Whether the scenario asks for a cut that must be harmless."""
-    return fault.mode in CUTS and 0 < fault.for_s <= harmless_s(plan, fault.links)
+    return _silences(fault.mode) and 0 < (fault.for_s or 0.0) <= harmless_s(plan, fault.links)
 
 
 def _is_short(plan: Plan, fault: FaultWindow) -> bool:
-    return fault.mode in CUTS and _lasted_s(fault) <= harmless_s(plan, fault.links)
+    return _silences(fault.mode) and _lasted_s(fault) <= harmless_s(plan, fault.links)
+
+
+def _silences(mode: str) -> bool:
+    """A stopped worker looks to its peers like a cut of control."""
+    return mode in CUTS or mode == _PAUSE
 
 
 def _lasted_s(fault: FaultWindow) -> float:

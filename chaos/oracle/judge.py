@@ -19,6 +19,7 @@ from chaos.oracle.bystanders import check_bystanders, find_groups, measure
 from chaos.oracle.capacity import check_capacity_probe
 from chaos.oracle.conclusion import Ending, conclude
 from chaos.oracle.control_tokens import check_tokens_equal_control
+from chaos.oracle.drained import check_drained
 from chaos.oracle.evidence import RunEvidence, Source, load_evidence
 from chaos.oracle.exposure import exposed_rids
 from chaos.oracle.fault_window import LINK, FaultWindow
@@ -28,7 +29,9 @@ from chaos.oracle.harmless_cuts import check_harmless_cuts, is_short
 from chaos.oracle.late import check_late
 from chaos.oracle.ledger_baseline import check_ledger_baseline
 from chaos.oracle.pairs_recover import check_pairs_recover
+from chaos.oracle.pool_used import check_pool_used
 from chaos.oracle.recovery import baseline_share, check_recovery, recovery_of
+from chaos.oracle.report_only import reported
 from chaos.oracle.router_time import router_time
 from chaos.oracle.run_complete import check_run_complete
 from chaos.oracle.server_errors import check_send_lag, check_server_errors
@@ -76,6 +79,8 @@ _WHERE_ASKED = (
     check_heal_time,
     check_abort_latency,
     check_min_aborts,
+    check_pool_used,
+    check_drained,
 )
 ALL_CHECKS: tuple[Check, ...] = (*_ALWAYS, *_WHERE_ASKED)
 """Every check there is; `wanted_checks` says which of them a scenario asks for."""
@@ -98,7 +103,7 @@ def judge_run(run_dir: Path) -> Verdict:
 
 def judge(evidence: RunEvidence, rows: Sequence[AbortRow]) -> Verdict:
     """The verdict, and nothing written."""
-    checks = tuple(check(evidence) for check in wanted_checks(evidence))
+    checks = tuple(reported(evidence.plan, check(evidence)) for check in wanted_checks(evidence))
     conclusion = conclude(_ending(evidence), checks)
     info, plan = evidence.info, evidence.plan
     return Verdict(
@@ -156,6 +161,8 @@ def wanted_checks(evidence: RunEvidence) -> list[Check]:
         wanted.append(check_harmless_cuts)
     if unread or expect.min_bystanders:
         wanted.append(check_bystanders)
+    if not evidence.can_show(Source.LEDGER):
+        wanted.append(check_drained)
     if unread or LINK in kinds:
         wanted.append(check_heal_time)
     if unread or plan.load.aborts.share:
@@ -169,6 +176,8 @@ def wanted_checks(evidence: RunEvidence) -> list[Check]:
     )
     if any(minima):
         wanted.append(check_min_aborts)
+    if expect.min_pool_used:
+        wanted.append(check_pool_used)
     return wanted
 
 

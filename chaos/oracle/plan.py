@@ -35,6 +35,8 @@ class Expectations(Struct, frozen=True, kw_only=True):
     min_transfer_or_bootstrap: int = 0
     min_decode: int = 0
     min_bystanders: int = 0
+    min_pool_used: float = 0.0
+    report_only: tuple[str, ...] = ()
     bystander_factor: float = 1.5
 
 
@@ -47,6 +49,7 @@ class WorkerPlan(Struct, frozen=True, kw_only=True):
 
 class RouterPlan(Struct, frozen=True, kw_only=True):
     retries: int = 0
+    circuit_breaker: bool = False
 
 
 class DeploymentPlan(Struct, frozen=True, kw_only=True):
@@ -71,7 +74,7 @@ class FaultPlan(Struct, frozen=True, kw_only=True):
 
     kind: str
     mode: str
-    for_s: float = 0.0
+    for_s: float | None = None
     links: tuple[str, ...] = ()
     worker: str | None = None
 

@@ -19,6 +19,7 @@ class _PackageProxy(Protocol):
 
     def add_toxic(self, **fields: object) -> None: ...
     def destroy_toxic(self, toxic_name: str) -> bool: ...
+    def disable(self) -> None: ...
 
 
 class _PackageProxyClass(Protocol):
@@ -68,6 +69,13 @@ class ToxiproxyClient:
             if held is not None:
                 self.remove_toxic(proxy, toxic.name)
             raise ReadBackMismatch(f"{proxy}: asked for {toxic}, the server has {held}")
+
+    def disable(self, proxy: str) -> None:
+        """Close its connections and stop listening; read back."""
+        with talking_to(self.endpoint, self.timeout_s):
+            _handle(proxy).disable()
+        if self.proxy(proxy).enabled:
+            raise ReadBackMismatch(f"{proxy}: asked to be disabled, the server says enabled")
 
     def remove_toxic(self, proxy: str, name: str) -> None:
         with talking_to(self.endpoint, self.timeout_s):

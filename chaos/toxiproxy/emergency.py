@@ -22,6 +22,10 @@ class EmergencyClient:
         self.endpoint = endpoint
         self.timeout_s = timeout_s
 
+    def within(self, timeout_s: float) -> EmergencyClient:
+        """The same server, with another limit."""
+        return EmergencyClient(self.endpoint, timeout_s)
+
     def proxies(self) -> dict[str, Proxy]:
         return self._decoded("/proxies", dict[str, Proxy])
 
@@ -29,9 +33,10 @@ class EmergencyClient:
         """One proxy. Answers even while another link hangs the listing."""
         return self._decoded(f"/proxies/{name}", Proxy)
 
-    def update_toxic(self, proxy: str, toxic: str, attributes: dict[str, int]) -> None:
-        body = msgspec.json.encode({"attributes": attributes})
-        self._call("POST", f"/proxies/{proxy}/toxics/{toxic}", body, gone_is_fine=True)
+    def open_toxic(self, proxy: str, toxic: str) -> None:
+        """Let everything pass from now on, on open connections too (toxicity 0)."""
+        path = f"/proxies/{proxy}/toxics/{toxic}"
+        self._call("POST", path, b'{"toxicity": 0}', gone_is_fine=True)
 
     def remove_toxic(self, proxy: str, toxic: str) -> None:
         self._call("DELETE", f"/proxies/{proxy}/toxics/{toxic}", gone_is_fine=True)
@@ -42,6 +47,14 @@ class EmergencyClient:
 
     def create(self, spec: ProxySpec) -> None:
         self._call("POST", "/proxies", msgspec.json.encode(spec))
+
+    def enable(self, proxy: str) -> None:
+        """Refused with HTTP 500 if somebody took the port meanwhile."""
+        self._call("POST", f"/proxies/{proxy}", b'{"enabled": true}')
+
+    def disable(self, proxy: str) -> None:
+        """Closes every connection; the port is free from then on."""
+        self._call("POST", f"/proxies/{proxy}", b'{"enabled": false}')
 
     def populate(self, specs: list[ProxySpec]) -> None:
         self._call("POST", "/populate", msgspec.json.encode(specs))

@@ -11,6 +11,7 @@ SHOWN_EVIDENCE = 3
 _ORDER = {
     CheckStatus.FAIL: "bad",
     CheckStatus.UNKNOWN: "warn",
+    CheckStatus.REPORTED: "mute",
     CheckStatus.UNOBSERVABLE: "mute",
     CheckStatus.PASS: "good",
 }

@@ -63,6 +63,7 @@ def _facts(verdict: Verdict) -> list[Markup]:
     tones = {
         CheckStatus.FAIL: "bad",
         CheckStatus.UNKNOWN: "warn",
+        CheckStatus.REPORTED: "mute",
         CheckStatus.UNOBSERVABLE: "mute",
         CheckStatus.PASS: "good",
     }

@@ -125,7 +125,7 @@ PLACES = (
     _place(PREFILL, Stage.WAITING, (METADATA,), Told.AT_ONCE, (KV, SLOT, STAGING), True),
     _place(PREFILL, Stage.MID_CHUNK, _SENDS, Told.AT_ONCE, (STAGING,), True),
     _place(PREFILL, Stage.LAST_CHUNK, _SENDS, Told.AT_ONCE, (STAGING,), True),
-    _place(PREFILL, Stage.TRANSFER, (METADATA,), Told.AT_ONCE, (KV, SLOT, STAGING), True),
+    _place(PREFILL, Stage.TRANSFER, (), Told.AT_ONCE, (KV, SLOT, METADATA, STAGING), True),
     _place(DECODE, Stage.QUEUE, (), Told.WHEN_MET),
     _place(DECODE, Stage.BOOTSTRAP, (), Told.WHEN_MET, (), True),
     _place(DECODE, Stage.PREALLOC, (), Told.AT_ONCE, (), True),

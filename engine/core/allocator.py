@@ -34,7 +34,10 @@ class Allocator:
 
     def free(self, owner: str, units: Iterable[int]) -> None:
         """Give units back. Those that ``owner`` does not hold are noted as a double free and left alone."""
-        self._free.extend(self._ledger.release(self.resource, owner, units))
+        self._take_back(self._ledger.release(self.resource, owner, units))
+
+    def _take_back(self, units: Iterable[int]) -> None:
+        self._free.extend(units)
 
     def count(self) -> ResourceCount:
         held = self._ledger.num_held(self.resource)

@@ -42,7 +42,7 @@ def _next_chunk_len(scheduler: Scheduler, req: Req) -> int:
 def _admit(scheduler: Scheduler, budget: int, now_ns: int) -> Req | None:
     """Head of the queue, if its next chunk fits the budget and its pages the pool."""
     req = scheduler.next_waiting()
-    if req is None or _next_chunk_len(scheduler, req) > budget or not scheduler.can_start(req):
+    if req is None or _next_chunk_len(scheduler, req) > budget or not scheduler.can_admit(req):
         return None
     scheduler.start(req, now_ns)
     return req

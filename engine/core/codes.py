@@ -42,6 +42,14 @@ class AbortVia(StrEnum):
     PEER = "peer"
 
 
+class PeerState(StrEnum):
+    """SUSPECT is a gauge (phi accrual) and decides nothing."""
+
+    ALIVE = "alive"
+    SUSPECT = "suspect"
+    DEAD = "dead"
+
+
 class Stage(StrEnum):
     """Where a request is. Unified and prefill use the first six, prefill TRANSFER, decode the rest."""
 

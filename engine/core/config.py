@@ -13,6 +13,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes in tokens, pages or requests; times in nanoseconds.
 
     ``num_staging_pages`` bounds the KV pages that prefill has copied out and not yet seen acknowledged.
+    A transfer that holds pages which others wait for has ``transfer_yield_ns`` without progress, others have
+    ``transfer_timeout_ns``.
     ``max_queued_requests`` and the request timeouts: 0 is no limit. ``optimistic_prefill_attempts``: how
     often a request may compute before its bootstrap is done.
     """
@@ -28,6 +30,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True):
     eos_token_id: int = 0
     bootstrap_timeout_ns: int = 5 * SECOND_NS
     transfer_timeout_ns: int = 10 * SECOND_NS
+    transfer_yield_ns: int = 5 * SECOND_NS // 2
     room_query_ns: int = 1 * SECOND_NS
     terminal_keep_ns: int = 60 * SECOND_NS
     max_scatters_per_step: int = 4

@@ -31,12 +31,14 @@ from engine.core.peer import (
     KvArrived,
     KvPages,
     KvSettled,
+    KvTaken,
     Metadata,
     PeerUp,
     Scatter,
     Tell,
 )
 from engine.core.req import Req
+from engine.core.req_queue import ReqQueue
 from engine.core.rooms import Room, RoomFailure, TerminalRoom
 from engine.core.schedule_batch import ScheduleBatch
 
@@ -48,9 +50,9 @@ class DecodeScheduler(DisaggScheduler):
 
     def __init__(self, config: SchedulerConfig) -> None:
         super().__init__(config)
-        self.bootstrap_queue: list[Req] = []
-        self.prealloc_queue: deque[Req] = deque()
-        self.transfer_queue: list[Req] = []
+        self.bootstrap_queue = ReqQueue()
+        self.prealloc_queue = ReqQueue()
+        self.transfer_queue = ReqQueue()
         self._arrived: deque[KvArrived] = deque()
         self._num_attempts = 0
 
@@ -86,7 +88,7 @@ class DecodeScheduler(DisaggScheduler):
             return
         self._num_attempts += 1
         req.attempt = Attempt(self.config.incarnation, self._num_attempts)
-        req.peer = self._known_peer(req)
+        req.peer = self._known_peer(req.recv.bootstrap_host, req.recv.bootstrap_port)
         room.peer, room.attempt = req.peer, req.attempt
         if req.peer in self.peers:
             self._join(req, now_ns)
@@ -94,14 +96,13 @@ class DecodeScheduler(DisaggScheduler):
             self.bootstrap_queue.append(req)
             self.emit(Connect(peer=req.peer))
 
-    def _known_peer(self, req: Req) -> str:
-        return f"{req.recv.bootstrap_host}:{req.recv.bootstrap_port}"
+    def _known_peer(self, host: str | None, port: int | None) -> str:
+        return f"{host}:{port}"
 
     def _on_peer_up(self, message: PeerUp, now_ns: int) -> None:
         super()._on_peer_up(message, now_ns)
-        met = [req for req in self.bootstrap_queue if req.peer == message.peer]
-        self.bootstrap_queue = [req for req in self.bootstrap_queue if req not in met]
-        for req in met:
+        for req in [req for req in self.bootstrap_queue if req.peer == message.peer]:
+            self.bootstrap_queue.discard(req)
             self._join(req, now_ns)
 
     def _join(self, req: Req, now_ns: int) -> None:
@@ -133,7 +134,7 @@ class DecodeScheduler(DisaggScheduler):
 
     def pop_preallocated(self, now_ns: int) -> None:
         """First come, first served: memory for the whole answer, then METADATA."""
-        while self.prealloc_queue and self._can_preallocate(self.prealloc_queue[0]):
+        while (req := self.prealloc_queue.head) is not None and self._can_preallocate(req):
             self._preallocate(self.prealloc_queue.popleft(), now_ns)
 
     def _can_preallocate(self, req: Req) -> bool:
@@ -167,8 +168,15 @@ class DecodeScheduler(DisaggScheduler):
 
     def scatter_arrived(self, now_ns: int) -> None:
         """Put arrived pages in place, a few a step so that running requests do not wait for them."""
+        taken: dict[str, KvTaken] = {}
         for _ in range(min(len(self._arrived), self.config.max_scatters_per_step)):
-            self._scatter(self._arrived.popleft(), now_ns)
+            message = self._arrived.popleft()
+            self._scatter(message, now_ns)
+            taken[message.peer] = KvTaken(
+                peer=message.peer, session=message.session, seq=message.seq
+            )
+        for effect in taken.values():
+            self.emit(effect)
 
     def _scatter(self, message: KvArrived, now_ns: int) -> None:
         header = message.header
@@ -223,7 +231,7 @@ class DecodeScheduler(DisaggScheduler):
         self.rooms.close(header.room, now_ns, None, told=True)
         self._by_room.pop(header.room, None)
         self.emit(Tell(peer=req.peer, message=Committed(room=header.room, attempt=header.attempt)))
-        self.transfer_queue.remove(req)
+        self.transfer_queue.discard(req)
         self.pools.maybe_release_metadata_buffer(req)
         req.time_stats.trace_ctx.end("decode.wait_kv", now_ns)
         self._run(req, first, now_ns)
@@ -281,10 +289,8 @@ class DecodeScheduler(DisaggScheduler):
 
     def _clear_slot(self, req: Req) -> None:
         super()._clear_slot(req)
-        self.bootstrap_queue = [other for other in self.bootstrap_queue if other is not req]
-        self.transfer_queue = [other for other in self.transfer_queue if other is not req]
-        if req in self.prealloc_queue:
-            self.prealloc_queue.remove(req)
+        for queue in (self.bootstrap_queue, self.prealloc_queue, self.transfer_queue):
+            queue.discard(req)
 
     def _overdue(self, room: Room, req: Req | None, now_ns: int) -> AbortReason | None:
         silent_ns = now_ns - room.progress_ns

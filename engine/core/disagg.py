@@ -11,6 +11,7 @@ from abc import abstractmethod
 from engine.core.codes import AbortOrigin, AbortReason, AbortVia, KVPoll, Stage
 from engine.core.config import SchedulerConfig
 from engine.core.errors import InvariantError
+from engine.core.io_struct import RefusedReq
 from engine.core.peer import (
     AbortRoom,
     Attempt,
@@ -58,6 +59,8 @@ class DisaggScheduler(Scheduler):
                 self._on_kv_arrived(message, now_ns)
             case KvSettled():
                 self._on_kv_settled(message, now_ns)
+            case RefusedReq():
+                self._on_refused(message, now_ns)
             case _:
                 raise InvariantError(f"{type(message).__name__} is no news of a peer")
 
@@ -115,8 +118,10 @@ class DisaggScheduler(Scheduler):
         room = self.rooms.get(message.room)
         if room is None and self.rooms.terminal(message.room) is None:
             self._bury(message.room, peer, message.attempt, failure, now_ns)
-        elif room is not None and (not room.joined or message.attempt in (None, room.attempt)):
-            self._fail_room(room, failure, now_ns)  # one that has not joined knows no attempt yet
+        elif room is not None and _concerns(message, peer, room):
+            self._fail_room(room, failure, now_ns)
+        elif room is not None:
+            self.num_stale_frames += 1
 
     def _bury(
         self, room: int, peer: str, attempt: Attempt | None, failure: RoomFailure, now_ns: int
@@ -172,6 +177,8 @@ class DisaggScheduler(Scheduler):
     def poll_changed(self, now_ns: int) -> list[tuple[Req, Room, KVPoll]]:
         """Requests whose room has changed, with the state that all ranks agree on: O(changes)."""
         rooms = [room for room in self.rooms.take_changed() if room.room in self._by_room]
+        if not rooms:
+            return []
         for room in rooms:
             self._maybe_fail_poll(room, now_ns)
         polls = poll_and_all_reduce_attn_cp_tp_group([[room.state for room in rooms]])
@@ -248,16 +255,36 @@ class DisaggScheduler(Scheduler):
 
     def _refuse_room(self, req: Req, number: int, failure: RoomFailure, now_ns: int) -> None:
         """The request was refused before it had its room: the other half must not wait for it."""
+        peer = self._known_peer(req.recv.bootstrap_host, req.recv.bootstrap_port)
+        if self._refuse_number(number, peer, failure, now_ns):
+            self._note_told(req, peer or "", now_ns)
+
+    def _on_refused(self, message: RefusedReq, now_ns: int) -> None:
+        """As `_refuse_room`, by the HTTP side. A room that has a request here is somebody else's."""
+        if message.bootstrap_room in self._by_room:
+            return
+        failure = RoomFailure(
+            reason=message.reason,
+            origin=AbortOrigin.SERVER,
+            via=AbortVia.LOCAL,
+            message=message.message,
+            at_ns=now_ns,
+        )
+        peer = self._known_peer(message.bootstrap_host, message.bootstrap_port)
+        self._refuse_number(message.bootstrap_room, peer, failure, now_ns)
+
+    def _refuse_number(
+        self, number: int, peer: str | None, failure: RoomFailure, now_ns: int
+    ) -> bool:
+        """End a room that has no request here. True if the named ``peer`` was told."""
         room = self.rooms.get(number)
         if room is not None and not room.has_request:  # JOIN came first
             self._fail_room(room, failure, now_ns)
         if room is not None or self.rooms.terminal(number) is not None:
-            return
-        peer = self._known_peer(req)
+            return False
         told = peer in self.peers
         if peer is not None and told:
             self._tell_failure(peer, number, None, failure)
-            self._note_told(req, peer, now_ns)
         elif peer is not None:
             self.emit(Connect(peer=peer))
         self.rooms.remember(
@@ -265,9 +292,10 @@ class DisaggScheduler(Scheduler):
                 room=number, peer=peer, attempt=None, failure=failure, told=told, at_ns=now_ns
             )
         )
+        return told
 
     @abstractmethod
-    def _known_peer(self, req: Req) -> str | None:
+    def _known_peer(self, host: str | None, port: int | None) -> str | None:
         """The other half's name, where the request itself says it."""
 
     def _tell_room_failure(self, room: Room, failure: RoomFailure) -> bool:
@@ -338,6 +366,14 @@ class DisaggScheduler(Scheduler):
 
     def is_idle(self) -> bool:
         return super().is_idle() and not len(self.rooms)
+
+
+def _concerns(message: AbortRoom, peer: str, room: Room) -> bool:
+    """Only a room's own peer may end it. One that has not joined knows no attempt yet, and prefill's no
+    peer either."""
+    if room.peer not in (None, peer):
+        return False
+    return not room.joined or message.attempt in (None, room.attempt)
 
 
 _WHAT_FAILED = {

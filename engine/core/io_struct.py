@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.core.codes import AbortOrigin, AbortReason, AbortVia, Stage
+from engine.core.codes import AbortOrigin, AbortReason, AbortVia, PeerState, Stage
 
 Scalar = str | int | float | bool
 
@@ -92,6 +92,16 @@ class AbortReq(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):
     message: str = "Aborted"
 
 
+class RefusedReq(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
+    """The HTTP side refused a request of a pair (HTTP 400): its other half must not wait for it."""
+
+    bootstrap_room: int
+    reason: AbortReason
+    message: str
+    bootstrap_host: str | None = None
+    bootstrap_port: int | None = None
+
+
 class ControlReq(msgspec.Struct, frozen=True, kw_only=True, tag="control"):
     """op: ledger | loads | request | pause | continue | flush | health. ``rid`` for op=request."""
 
@@ -100,7 +110,7 @@ class ControlReq(msgspec.Struct, frozen=True, kw_only=True, tag="control"):
     rid: str = ""
 
 
-ToScheduler = TokenizedGenerateReqInput | AbortReq | ControlReq
+ToScheduler = TokenizedGenerateReqInput | AbortReq | RefusedReq | ControlReq
 
 # ---- scheduler -> tokenizer side ------------------------------------------------------------
 
@@ -152,10 +162,23 @@ class SchedulerReady(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     control_endpoint: str = ""
 
 
+class PeerSample(msgspec.Struct, frozen=True, kw_only=True):
+    """One peer that was up at least once. ``phi``: how surprising its silence is (8: suspect)."""
+
+    peer: str
+    state: PeerState
+    phi: float
+
+
 class GaugeSample(msgspec.Struct, frozen=True, kw_only=True, tag="gauges"):
-    """Scheduler gauges and counters for /metrics, every 250 ms with the beat."""
+    """Scheduler gauges and counters for /metrics, every 250 ms with the beat.
+
+    ``peer_changes``: how often a peer came into each state.
+    """
 
     values: dict[str, float]
+    peers: tuple[PeerSample, ...] = ()
+    peer_changes: dict[PeerState, int] = {}
 
 
 FromScheduler = TokenOut | ControlResp | SchedulerBeat | SchedulerReady | GaugeSample

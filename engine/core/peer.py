@@ -110,17 +110,20 @@ class PeerSaid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KvArrived(msgspec.Struct, frozen=True, kw_only=True):
-    """``intact``: the checksum fits."""
+    """``intact``: the checksum fits. ``session`` and ``seq`` name the frame for `KvTaken`."""
 
     peer: str
     header: KvPages
-    data: bytes
+    data: bytes | memoryview
     intact: bool
+    session: int = 0
+    seq: int = 0
 
 
 class KvSettled(msgspec.Struct, frozen=True, kw_only=True):
     """A staged frame was acknowledged or given up: its staging space is free again."""
 
+    peer: str
     room: int
     owner: str
     staging_ids: tuple[int, ...]
@@ -166,7 +169,15 @@ class Scatter(msgspec.Struct, frozen=True, kw_only=True):
     """Write arrived pages into the pool, before the next forward."""
 
     page_ids: tuple[int, ...]
-    data: bytes
+    data: bytes | memoryview
 
 
-Effect = Emit | Connect | Tell | SendKv | Scatter
+class KvTaken(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything of the session up to this frame is in place, or dropped: the peer may send as much more."""
+
+    peer: str
+    session: int
+    seq: int
+
+
+Effect = Emit | Connect | Tell | SendKv | Scatter | KvTaken

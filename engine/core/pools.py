@@ -6,6 +6,7 @@ from engine.core.allocator import Allocator
 from engine.core.config import SchedulerConfig
 from engine.core.ledger import Resource, ResourceCount, ResourceLedger
 from engine.core.req import Req
+from engine.core.shared_allocator import SharedAllocator
 
 
 class Pools:
@@ -15,10 +16,12 @@ class Pools:
         self.ledger = ResourceLedger()
         self.kv_pages = Allocator(Resource.KV_PAGES, config.num_pages, self.ledger)
         self.req_slots = Allocator(Resource.REQ_SLOTS, config.max_running_requests, self.ledger)
-        self.metadata_slots = Allocator(
+        self.metadata_slots = SharedAllocator(
             Resource.METADATA_SLOTS, config.num_metadata_slots, self.ledger
         )
-        self.staging = Allocator(Resource.STAGING_PAGES, config.num_staging_pages, self.ledger)
+        self.staging = SharedAllocator(
+            Resource.STAGING_PAGES, config.num_staging_pages, self.ledger
+        )
 
     @property
     def _all(self) -> tuple[Allocator, ...]:

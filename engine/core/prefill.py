@@ -16,41 +16,38 @@ from engine.core.chunking import end_chunk, next_chunks
 from engine.core.codes import (
     AbortOrigin,
     AbortReason,
+    AbortVia,
     DisaggregationMode,
     KVPoll,
     Stage,
 )
 from engine.core.config import SchedulerConfig
-from engine.core.disagg import DisaggScheduler
-from engine.core.errors import InvariantError
+from engine.core.fair_queue import FairQueue
 from engine.core.io_struct import FinishReason, TokenLogprob
+from engine.core.kv_sender import KvSender
 from engine.core.optimistic import OptimisticPrefill
 from engine.core.peer import (
     Committed,
     Join,
-    KvArrived,
-    KvPages,
-    KvSettled,
     Metadata,
     RoomStatus,
-    SendKv,
     Tell,
 )
+from engine.core.peer_lines import PeerLines
 from engine.core.req import Req
-from engine.core.req_queue import ReqQueue
 from engine.core.rooms import Room, RoomFailure
 from engine.core.schedule_batch import BatchMember, ScheduleBatch
 
 
-class PrefillScheduler(DisaggScheduler):
+class PrefillScheduler(KvSender):
     """Queues and transfers of a prefill worker."""
 
     role = DisaggregationMode.PREFILL
 
     def __init__(self, config: SchedulerConfig) -> None:
         super().__init__(config)
-        self.bootstrapped = ReqQueue()
-        self.inflight_queue = ReqQueue()
+        self.waiting_queue = self.waiting_lines = PeerLines(self._peer_of)
+        self.bootstrapped = FairQueue()
         self.optimistic = OptimisticPrefill(config, self.pools)
 
     def num_pages_needed(self, req: Req) -> int:
@@ -84,7 +81,7 @@ class PrefillScheduler(DisaggScheduler):
             return
         room = self.open_room(req, now_ns)
         if room is not None and room.state is KVPoll.WaitingForInput:
-            self.bootstrapped.append(req)
+            self.bootstrapped.append(req, str(room.peer))
         elif room is not None:
             self.optimistic.add_candidate(req, self.num_pages_needed(req))
 
@@ -112,9 +109,24 @@ class PrefillScheduler(DisaggScheduler):
         if room.state is KVPoll.Failed or not _is_newer(message, room):
             self.num_stale_frames += 1
             return None
+        if room.peer not in (None, peer):
+            self._turn_away(peer, message, room, now_ns)
+            return None
         room.peer, room.attempt, room.joined = peer, message.attempt, True
         room.progress_ns = now_ns
         return room
+
+    def _turn_away(self, peer: str, message: Join | Metadata, room: Room, now_ns: int) -> None:
+        """Two decodes with one room number: the first has it, the other need not wait to hear so."""
+        failure = RoomFailure(
+            reason=AbortReason.TRANSFER_FAILED,
+            origin=AbortOrigin.SERVER,
+            via=AbortVia.LOCAL,
+            message=f"bootstrap_room {room.room} is in use by {room.peer}",
+            at_ns=now_ns,
+        )
+        self.num_stale_frames += 1
+        self._tell_failure(peer, message.room, message.attempt, failure)
 
     def _answer_late(
         self, peer: str, message: Join | Metadata, failure: RoomFailure | None
@@ -138,25 +150,28 @@ class PrefillScheduler(DisaggScheduler):
             if poll is KVPoll.Failed:
                 self.handle_room_failure(req, room, now_ns)
             elif poll is KVPoll.WaitingForInput:
-                self._on_bootstrapped(req)
+                self._on_bootstrapped(req, str(room.peer))
             elif poll is KVPoll.Success:
                 self._finish_transfer(req, room, now_ns)
 
-    def _on_bootstrapped(self, req: Req) -> None:
+    def _on_bootstrapped(self, req: Req, peer: str) -> None:
         """Who has computed already comes first: it holds memory."""
         self.optimistic.candidates.discard(req)
         if req.pending_bootstrap:
-            self.bootstrapped.push_front(req)
+            self.bootstrapped.push_front(req, peer)
         else:
-            self.bootstrapped.append(req)
+            self.bootstrapped.append(req, peer)
 
-    def _known_peer(self, req: Req) -> str | None:
+    def _known_peer(self, host: str | None, port: int | None) -> str | None:
         return None  # its JOIN will be answered
 
     def pop_bootstrapped(self, now_ns: int) -> None:
         """Requests whose decode half is ready enter the waiting queue, while metadata slots last."""
-        while self.bootstrapped and self.pools.metadata_slots.can_allocate(1):
-            self.finalize_bootstrap(self.bootstrapped.popleft(), now_ns)
+        while (req := self.bootstrapped.pop(self._has_metadata_slot)) is not None:
+            self.finalize_bootstrap(req, now_ns)
+
+    def _has_metadata_slot(self, peer: str) -> bool:
+        return self.pools.metadata_slots.num_free_for(peer, self.shares.num_peers) > 0
 
     def finalize_bootstrap(self, req: Req, now_ns: int) -> None:
         """Take a metadata slot, and join the waiting queue or send what is computed (SGLang's name)."""
@@ -165,7 +180,8 @@ class PrefillScheduler(DisaggScheduler):
             text = f"decode expects {room.num_pages} pages, the prompt has {self.num_pages_needed(req)}"
             self.mark(req, AbortReason.TRANSFER_FAILED, AbortOrigin.SERVER, text, now_ns)
             return
-        (req.metadata_slot,) = self.pools.metadata_slots.allocate(req.owner, 1)
+        peer = self._peer_of(req) or ""
+        (req.metadata_slot,) = self.pools.metadata_slots.allocate_for(peer, req.owner, 1)
         if req.pending_bootstrap:
             self._finalize_optimistic(req, now_ns)
         else:
@@ -177,6 +193,7 @@ class PrefillScheduler(DisaggScheduler):
             self.waiting_queue.push_front(req)
         self.optimistic.leave(req)
         req.time_stats.trace_ctx.end("bootstrap", now_ns)
+        self.shares.admitted(req, self._peer_of(req), self.num_pages_needed(req))
         if req.output:
             self._to_inflight_queue(req)
         self.send_kv_chunk(req, now_ns)
@@ -210,26 +227,38 @@ class PrefillScheduler(DisaggScheduler):
             members=tuple(self.member(req) for req, _ in chunks),
         )
 
+    def _next_in_line(self) -> Req | None:
+        """First come, first served among those whose pages their peer will take."""
+        return self.waiting_lines.first(self._will_be_taken)
+
+    def _will_be_taken(self, req: Req) -> bool:
+        peer = self._peer_of(req)
+        if peer is None or req.page_ids:
+            return True
+        return self.shares.can_send(peer, self.num_pages_needed(req))
+
     # ---- optimistic prefill ---------------------------------------------------------------------
 
     def next_waiting(self) -> Req | None:
-        return self.waiting_queue.head or self.optimistic.head
+        return self._next_in_line() or self.optimistic.head
 
-    def can_start(self, req: Req) -> bool:
+    def can_admit(self, req: Req) -> bool:
         is_bounded = req not in self.waiting_queue and not req.page_ids
         if is_bounded and not self.optimistic.can_hold(self.num_pages_needed(req)):
             return False
-        return super().can_start(req)
+        return super().can_admit(req)
 
     def start(self, req: Req, now_ns: int) -> None:
         is_optimistic = req not in self.waiting_queue
         super().start(req, now_ns)
         if is_optimistic:
             self.optimistic.take(req)
+        else:
+            self.shares.admitted(req, self._peer_of(req), self.num_pages_needed(req))
 
     def yield_to_bootstrapped(self, now_ns: int) -> None:
         """Who computes on trust goes behind the head of the queue, and makes room for it if need be."""
-        head, current = self.waiting_queue.head, self.chunked_req
+        head, current = self._next_in_line(), self.chunked_req
         if head is None or (current is not None and not current.pending_bootstrap):
             return
         needed = self.num_pages_needed(head)
@@ -239,7 +268,7 @@ class PrefillScheduler(DisaggScheduler):
             self.chunked_req = None
             self.optimistic.put_aside(current, now_ns)
         for req in self.optimistic.idle:
-            if not self.can_start(head):
+            if not self.can_admit(head):
                 self._retract(req, now_ns)
 
     def _retract(self, req: Req, now_ns: int) -> None:
@@ -284,58 +313,6 @@ class PrefillScheduler(DisaggScheduler):
         req.stage = Stage.TRANSFER
         self.inflight_queue.append(req)
 
-    # ---- transfer -----------------------------------------------------------------------------
-
-    def send_kv_chunk(self, req: Req, now_ns: int) -> None:
-        """Copy out every whole page that is computed and not sent, as far as staging space goes.
-
-        A page that a chunk left half full goes with the next; with the last one goes the first token.
-        """
-        room = self.rooms.get(req.room) if req.room is not None else None
-        if room is None or room.peer is None or room.attempt is None:
-            raise InvariantError(f"{req.owner} computes before its room was bootstrapped")
-        total = self.num_pages_needed(req)
-        ready = total if req.output else req.num_cached_tokens // self.config.page_size
-        if ready > req.num_sent_pages and req.num_sent_pages == 0:
-            self.rooms.update_status(room.room, KVPoll.Transferring, now_ns)
-            req.time_stats.trace_ctx.begin("kv.transfer", now_ns, **{"pd.pages": total})
-        while req.num_sent_pages < ready and self.pools.staging.can_allocate(1):
-            self._send_frame(req, room.peer, _frame(req, room, ready, self._max_frame(), total))
-        if req.num_sent_pages == total:
-            self.release_kv_cache(req)
-
-    def _max_frame(self) -> int:
-        chunk_pages = self.config.chunked_prefill_size // self.config.page_size
-        return min(chunk_pages, self.pools.staging.num_free)
-
-    def _send_frame(self, req: Req, peer: str, header: KvPages) -> None:
-        last = header.first_page + header.num_pages
-        self.emit(
-            SendKv(
-                peer=peer,
-                owner=req.owner,
-                header=header,
-                page_ids=req.page_ids[header.first_page : last],
-                staging_ids=self.pools.staging.allocate(req.owner, header.num_pages),
-            )
-        )
-        req.num_sent_pages = last
-
-    def _send_held_back(self, now_ns: int) -> None:
-        """Staging space has come free: go on where it was short."""
-        for req in self.inflight_queue:
-            if req.page_ids and not self.is_drained(req):
-                self.send_kv_chunk(req, now_ns)
-
-    def _on_kv_settled(self, message: KvSettled, now_ns: int) -> None:
-        self.pools.staging.free(message.owner, message.staging_ids)
-        room = self.rooms.get(message.room)
-        if room is not None and message.acknowledged:
-            room.progress_ns = now_ns
-
-    def _on_kv_arrived(self, message: KvArrived, now_ns: int) -> None:
-        raise InvariantError("KV pages go from prefill to decode")
-
     def _finish_transfer(self, req: Req, room: Room, now_ns: int) -> None:
         """Decode has every page (SGLang: inflight queue, KVPoll.Success)."""
         if req.finished() or req.stage is not Stage.TRANSFER or req.to_abort is not None:
@@ -351,36 +328,9 @@ class PrefillScheduler(DisaggScheduler):
         self.bootstrapped.discard(req)
         self.optimistic.leave(req)
 
-    # ---- deadlines ----------------------------------------------------------------------------
-
-    def _overdue(self, room: Room, req: Req | None, now_ns: int) -> AbortReason | None:
-        silent_ns = now_ns - room.progress_ns
-        if req is not None and req.stage is Stage.TRANSFER:
-            late = silent_ns > self.config.transfer_timeout_ns
-            return AbortReason.TRANSFER_TIMEOUT if late else None
-        if room.state is KVPoll.Bootstrapping or not room.has_request:
-            late = silent_ns > self.config.bootstrap_timeout_ns
-            return AbortReason.BOOTSTRAP_TIMEOUT if late else None
-        return None
-
 
 def _is_newer(message: Join | Metadata, room: Room) -> bool:
     """Attempts of one incarnation are ordered; another incarnation's was fenced before."""
     if room.attempt is None or room.attempt.incarnation != message.attempt.incarnation:
         return True
     return message.attempt.counter >= room.attempt.counter
-
-
-def _frame(req: Req, room: Room, ready: int, max_pages: int, total: int) -> KvPages:
-    num_pages = min(ready - req.num_sent_pages, max_pages)
-    is_last = req.num_sent_pages + num_pages == total
-    assert room.attempt is not None
-    return KvPages(
-        room=room.room,
-        attempt=room.attempt,
-        first_page=req.num_sent_pages,
-        num_pages=num_pages,
-        is_last=is_last,
-        checksum=0,
-        first_token=req.output[-1] if is_last else None,
-    )

@@ -31,11 +31,6 @@ class ReqQueue:
         """Who is next, if anybody."""
         return next(iter(self._reqs), None)
 
-    @property
-    def tail(self) -> Req | None:
-        """Who came last, if anybody."""
-        return next(reversed(self._reqs), None)
-
     def append(self, req: Req) -> None:
         self._reqs[req] = None
 

@@ -230,7 +230,7 @@ class Scheduler(ABC):
         """Who computes next, as soon as it fits."""
         return self.waiting_queue.head
 
-    def can_start(self, req: Req) -> bool:
+    def can_admit(self, req: Req) -> bool:
         """Has the head of the queue its memory, or could have it?"""
         return bool(req.page_ids) or self.pools.can_admit(self.num_pages_needed(req))
 

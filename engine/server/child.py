@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from pathlib import Path
+
+from engine.server.log_sink import stderr_sink
 
 TERM_TIMEOUT_S = 1.5
 _TAIL_BYTES = 8_192
@@ -72,8 +73,7 @@ class SchedulerChild:
         stderr = self._process.stderr
         assert stderr is not None
         while chunk := await stderr.read(65_536):
-            sys.stderr.buffer.write(chunk)
-            sys.stderr.buffer.flush()
+            stderr_sink().write_bytes(chunk)
             self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
 
 

@@ -14,12 +14,17 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from engine.core.codes import AbortOrigin, AbortReason, DisaggregationMode
-from engine.core.io_struct import TokenizedGenerateReqInput
-from engine.errors import RequestError, UnavailableError
+from engine.core.io_struct import RefusedReq, TokenizedGenerateReqInput
+from engine.errors import InputTooLong, RequestError, UnavailableError
 from engine.model.tokenizer import Tokenizer
 from engine.server.answers import abort_error, generate_answer, request_error, unavailable
 from engine.server.asgi import SseWriter, error_response, header, json_response, read_body
-from engine.server.generate_body import GenerateBody, make_sampling_params, parse_generate
+from engine.server.generate_body import (
+    GenerateBody,
+    make_sampling_params,
+    parse_generate,
+    rendezvous_of,
+)
 from engine.server.req_state import ReqState
 from engine.server.tokenizer_manager import TokenizerManager
 from engine.telemetry.context import parse_traceparent
@@ -39,18 +44,36 @@ class GenerateEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         received_ns = time.monotonic_ns()
+        body = b""
         try:
             body = await read_body(scope, receive)
             state = self._start(body, header(scope, b"traceparent"), received_ns)
         except ClientDisconnect:
             return
         except RequestError as error:
+            self._refuse(body, error)
             await error_response(request_error(error))(scope, receive, send)
             return
         except UnavailableError as error:
             await error_response(unavailable(str(error)))(scope, receive, send)
             return
         await self._serve(state, scope, receive, send)
+
+    def _refuse(self, body: bytes, error: RequestError) -> None:
+        """The router sent the same body to the other half, which may have found nothing wrong with it."""
+        other = rendezvous_of(body)
+        if other is None or self._manager.mode is DisaggregationMode.UNIFIED:
+            return
+        too_long = isinstance(error, InputTooLong)
+        self._manager.refuse(
+            RefusedReq(
+                bootstrap_room=other.bootstrap_room,
+                bootstrap_host=other.bootstrap_host,
+                bootstrap_port=other.bootstrap_port or self._default_bootstrap_port,
+                reason=AbortReason.INPUT_TOO_LONG if too_long else AbortReason.TRANSFER_FAILED,
+                message=f"{self._manager.mode} refused the request: {error}",
+            )
+        )
 
     async def _serve(self, state: ReqState, scope: Scope, receive: Receive, send: Send) -> None:
         watcher = asyncio.create_task(self._watch_client(state, receive))

@@ -73,6 +73,22 @@ class GenerateBody(msgspec.Struct, frozen=True, kw_only=True):
     deadline_s: _Seconds | None = None
 
 
+class Rendezvous(msgspec.Struct, frozen=True, kw_only=True):
+    """What a refused body says about its other half, as far as it says it well."""
+
+    bootstrap_room: _Bits63
+    bootstrap_host: str | None = None
+    bootstrap_port: Annotated[int, Meta(ge=1, le=65_535)] | None = None
+
+
+def rendezvous_of(body: bytes) -> Rendezvous | None:
+    """The other half of a body that may be wrong anywhere else; None if it cannot be told."""
+    try:
+        return msgspec.json.decode(body, type=Rendezvous)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
 _NEUTRAL: dict[str, tuple[object, ...]] = {
     "min_p": (0.0,),
     "frequency_penalty": (0.0,),

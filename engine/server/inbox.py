@@ -26,6 +26,10 @@ class Inbox:
         self._aborts: deque[Inbound] = deque()
         self._lock = threading.Lock()
 
+    def __len__(self) -> int:
+        """Messages that wait for the loop, about."""
+        return self._queue.qsize()
+
     def put(self, message: Inbound) -> None:
         """Add a message; called by the I/O thread."""
         if not is_abort(message):

@@ -22,15 +22,18 @@ import xxhash
 import zmq
 
 from engine.core.io_struct import FromScheduler, GaugeSample, SchedulerBeat, ToScheduler
-from engine.core.peer import Connect, Emit, Inbound, SendKv, Tell
+from engine.core.peer import Connect, Emit, Inbound, KvTaken, SendKv, Tell
 from engine.server.inbox import Inbox
-from engine.transfer.links import Links
+from engine.transfer.links import Handler, Links, Part
 from engine.transfer.pulse import LoopPulse
 
 log = logging.getLogger(__name__)
 POLL_MS = 10
 BEAT_NS = 250_000_000
 MAX_MESSAGES_A_TURN = 256
+MAX_INBOX_MESSAGES = 65_536
+"""From here on nothing but aborts and beats is taken in, until the loop has caught up."""
+LARGE_BYTES = 65_536
 
 
 class KvCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +43,7 @@ class KvCommand(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
 
 
-Command = Emit | Connect | Tell | KvCommand
+Command = Emit | Connect | Tell | KvTaken | KvCommand
 
 
 class IoThread(threading.Thread):
@@ -110,6 +113,8 @@ class IoThread(threading.Thread):
         if self._from_http in ready:
             self._read_http()
         now_ns = time.monotonic_ns()
+        if self.links:
+            self.links.has_room = len(self.inbox) < MAX_INBOX_MESSAGES
         for socket, handle in handlers.items():
             if socket in ready:
                 _read_all(socket, handle, now_ns)
@@ -136,9 +141,9 @@ class IoThread(threading.Thread):
                 command = self._commands.get_nowait()
             except queue.Empty:
                 return
-            self._do(command)
+            self._do(command, now_ns)
 
-    def _do(self, command: Command) -> None:
+    def _do(self, command: Command, now_ns: int) -> None:
         match command:
             case Emit(message=message):
                 self._emit(message)
@@ -146,10 +151,19 @@ class IoThread(threading.Thread):
                 self.links.connect(command)
             case Tell() if self.links:
                 self.links.tell(command)
+            case KvTaken() if self.links:
+                self.links.taken(command)
             case KvCommand(send=send, data=data) if self.links:
                 self.links.send_kv(send, data, xxhash.xxh3_64_intdigest(data))
+                self._flush(self.links, send.peer, now_ns)
             case _:
                 log.error("a worker without links cannot do %s", type(command).__name__)
+
+    def _flush(self, links: Links, peer: str, now_ns: int) -> None:
+        """Let the frame travel while the next one is checked."""
+        session = links.session_of(peer)
+        if session is not None:
+            links.flush(session, now_ns)
 
     def _emit(self, message: FromScheduler) -> None:
         if self._unsent and isinstance(message, SchedulerBeat | GaugeSample):
@@ -180,12 +194,15 @@ class IoThread(threading.Thread):
         os.close(self._wake_fd)
 
 
-def _read_all(
-    socket: zmq.Socket[bytes], handle: Callable[[list[bytes], int], None], now_ns: int
-) -> None:
+def _read_all(socket: zmq.Socket[bytes], handle: Handler, now_ns: int) -> None:
     for _ in range(MAX_MESSAGES_A_TURN):
         try:
-            frames = socket.recv_multipart(zmq.DONTWAIT)
+            frames = socket.recv_multipart(zmq.DONTWAIT, copy=False)
         except zmq.ZMQError:
             return  # drained, or closed by the handler of an earlier message
-        handle(frames, now_ns)
+        handle([_part(frame) for frame in frames], now_ns)
+
+
+def _part(frame: zmq.Frame) -> Part:
+    """Pages stay where zmq put them: a copy would cost fresh memory for each frame."""
+    return frame.buffer if len(frame) >= LARGE_BYTES else frame.bytes

@@ -24,6 +24,7 @@ from engine.server.args import ServeArgs, make_scheduler_args
 from engine.server.child import SchedulerChild
 from engine.server.ipc import SchedulerLink
 from engine.server.listen import bind, is_loopback
+from engine.server.log_sink import stderr_sink
 
 if TYPE_CHECKING:
     from engine.server.worker import Worker
@@ -58,7 +59,7 @@ def configure_logging(args: ServeArgs) -> None:
     logging.basicConfig(
         level=args.log_level.upper(),
         format=f"%(asctime)s {args.worker_name} %(levelname)s %(message)s",
-        stream=sys.stderr,
+        stream=stderr_sink(),
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 

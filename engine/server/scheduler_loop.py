@@ -48,6 +48,8 @@ class SchedulerLoop:
     def run(self) -> None:
         """Until `stop`. Raises what the I/O thread died of, so that a deaf loop does not look alive."""
         while not self._stopping:
+            # Before anything of the turn: a loop that stands still anywhere must grow old.
+            self._pulse.begin_step(time.monotonic_ns())
             self.turn()
             if self._io.failure is not None:
                 raise self._io.failure
@@ -81,8 +83,17 @@ class SchedulerLoop:
         now_ns = time.monotonic_ns()
         if now_ns >= self._gauges_due_ns:
             self._gauges_due_ns = now_ns + GAUGE_PERIOD_NS
-            core.emit(Emit(message=GaugeSample(values=gauges(core) | self._link_gauges())))
+            core.emit(Emit(message=self._sample()))
             self._submit()
+
+    def _sample(self) -> GaugeSample:
+        values = gauges(self._core) | self._link_gauges()
+        links = self._io.links
+        if links is None:
+            return GaugeSample(values=values)
+        return GaugeSample(
+            values=values, peers=links.peer_samples(), peer_changes=links.peer_changes()
+        )
 
     def _link_gauges(self) -> dict[str, float]:
         links = self._io.links
@@ -95,6 +106,10 @@ class SchedulerLoop:
             "duplicate_frames": float(counters.duplicates),
             "sessions_opened": float(counters.sessions_opened),
             "sessions_lost": float(counters.sessions_lost),
+            "link_reconnects": float(counters.reconnects),
+            "refused_frames": float(counters.refused),
+            "kv_arrived_bytes": float(links.num_arrived_bytes()),
+            "inbox_messages": float(len(self._io.inbox)),
         }
 
     def _submit(self) -> None:

@@ -26,6 +26,7 @@ from engine.core.polling import PollFailures
 from engine.model.torch_threads import limit_torch_threads
 from engine.server.args import SchedulerArgs
 from engine.server.io_thread import IoThread
+from engine.server.log_sink import stderr_sink
 from engine.server.scheduler_loop import SchedulerLoop
 from engine.transfer.decode_links import DecodeLinks
 from engine.transfer.links import Links
@@ -153,6 +154,7 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(
         level=args.log_level.upper(),
         format=f"%(asctime)s {args.worker_name} scheduler %(levelname)s %(message)s",
+        stream=stderr_sink(),
     )
     serve(args)
     return 0

@@ -19,6 +19,7 @@ from engine.core.io_struct import (
     FinishReason,
     FromScheduler,
     GaugeSample,
+    RefusedReq,
     SchedulerBeat,
     SchedulerReady,
     TokenizedGenerateReqInput,
@@ -189,6 +190,7 @@ class TokenizerManager:
                 self.watch.on_beat(message, now_ns)
             case GaugeSample():
                 self._metrics.set_gauges(message.values)
+                self._metrics.set_peers(message.peers, message.peer_changes)
             case SchedulerReady():
                 self.watch.on_ready(message, now_ns)
                 logger.info("ready: %d KV pages of %d tokens", message.num_pages, message.page_size)
@@ -267,6 +269,13 @@ class TokenizerManager:
         raise InputTooLong(
             state.prompt_field if too_long else "sampling_params.max_new_tokens", message, limit
         )
+
+    def refuse(self, message: RefusedReq) -> None:
+        """A request was refused here: the scheduler tells its other half."""
+        try:
+            self._link.send(message)
+        except UnavailableError as error:
+            logger.warning("room %d: refusal not told: %s", message.bootstrap_room, error)
 
     def _send_abort(self, message: AbortReq) -> None:
         try:

@@ -22,6 +22,8 @@ class Campaign:
     num_requests: int = 0
     num_completed: int = 0
     num_faults: int = 0
+    num_acts: int = 0
+    num_cancelled: int = 0
     num_steps: int = 0
     virtual_ms: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -32,6 +34,8 @@ class Campaign:
         self.num_requests += outcome.num_requests
         self.num_completed += outcome.num_completed
         self.num_faults += len(schedule.faults)
+        self.num_acts += len(schedule.acts)
+        self.num_cancelled += outcome.num_cancelled
         self.num_steps += outcome.num_steps
         self.virtual_ms += outcome.virtual_ms
         self.outcomes.update(outcome.outcomes)

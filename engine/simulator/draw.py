@@ -6,6 +6,7 @@ from random import Random
 
 import msgspec
 
+from engine.simulator.acts import draw_acts
 from engine.simulator.faults import draw_faults
 from engine.simulator.schedule import VERSION, Schedule, Topology
 from engine.simulator.workload import draw_requests
@@ -26,13 +27,15 @@ def draw_schedule(seed: int, size: Size) -> Schedule:
     random = Random(seed)
     topology = _draw_topology(random, size)
     faults = draw_faults(random, topology, HORIZON_MS)
+    requests = draw_requests(random, topology, size.num_requests, HORIZON_MS, faults)
     return Schedule(
         version=VERSION,
         seed=seed,
         horizon_ms=HORIZON_MS,
         topology=topology,
-        requests=draw_requests(random, topology, size.num_requests, HORIZON_MS, faults),
+        requests=requests,
         faults=faults,
+        acts=draw_acts(random, topology, requests, HORIZON_MS),
     )
 
 
@@ -54,4 +57,11 @@ def _draw_topology(random: Random, size: Size) -> Topology:
         delay_us=random.choice((50, 300, 2000)),
         kv_delay_us=random.choice((300, 5000, 60_000)),
         jitter_us=random.choice((10, 200, 3000)),
+        num_layers=random.choice((0, 1, 4, 4, 30)),
+        cancel_every=random.choice((0, 0, 0, 7, 3)),
+        num_ranks=random.choice((*(1,) * 22, 2, 3)),
+        waiting_timeout_ms=random.choice((0, 0, 0, 0, 0, random.randint(200, 3000))),
+        running_timeout_ms=random.choice((0, 0, 0, 0, 0, random.randint(100, 3000))),
+        optimistic_attempts=random.choice((0, 0, 0, 1, 2, 3)),
+        poll_failure_percent=random.choice((*(0,) * 9, 4)),
     )

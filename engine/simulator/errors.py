@@ -1,7 +1,8 @@
 """Errors of the simulator.
 
 SimulatorError
-└── ScheduleError     a schedule file that cannot be read
+├── ScheduleError     a schedule file that cannot be read
+└── RanksDisagree     two ranks of a worker have come to different decisions
 """
 
 from __future__ import annotations
@@ -13,3 +14,7 @@ class SimulatorError(Exception):
 
 class ScheduleError(SimulatorError):
     """A schedule file that cannot be read; the message says why."""
+
+
+class RanksDisagree(SimulatorError):
+    """The message says which rank, and in what."""

@@ -51,14 +51,23 @@ class HalfRecord:
         return "connection_lost" if self.connection_lost else "open"
 
 
+@dataclass(slots=True, frozen=True)
+class Call:
+    """An operator's call that its worker has accepted."""
+
+    op: str
+    at_ns: int
+
+
 class History:
-    """Records in order of arrival, and a readable log if one is wanted."""
+    """Records in order of arrival, operators' calls by number, and a readable log if one is wanted."""
 
     def __init__(self, keeps_log: bool) -> None:
         self.halves: dict[HalfKey, HalfRecord] = {}
+        self.calls: dict[int, Call] = {}
         self.keeps_log = keeps_log
         self.log: list[tuple[int, str, str]] = []
-        self._open: dict[HalfKey, HalfRecord] = {}
+        self._open: dict[str, dict[HalfKey, HalfRecord]] = {}
 
     def note(self, now_ns: int, who: str, what: str) -> None:
         if self.keeps_log:
@@ -66,18 +75,18 @@ class History:
 
     def begin(self, record: HalfRecord) -> None:
         self.halves[record.key] = record
-        self._open[record.key] = record
+        self._open.setdefault(record.worker, {})[record.key] = record
 
     def closed(self, record: HalfRecord) -> None:
         """The record has its terminal answer, or its connection is gone."""
-        self._open.pop(record.key, None)
+        self._open[record.worker].pop(record.key, None)
 
     @property
     def num_open(self) -> int:
-        return len(self._open)
+        return sum(map(len, self._open.values()))
 
     def open_at(self, worker: str) -> list[HalfRecord]:
-        return [record for record in self._open.values() if record.worker == worker]
+        return list(self._open.get(worker, {}).values())
 
     def unanswered(self) -> list[HalfRecord]:
-        return list(self._open.values())
+        return [record for records in self._open.values() for record in records.values()]

@@ -26,14 +26,14 @@ class Injector:
         what = f"{fault.kind} {target} {fault.direction} for {fault.for_ms} ms"
         self._world.history.note(self._world.clock.now_ns, "fault", what)
         if fault.kind in LINK_FAULTS:
-            _cut(self._world.network.links[target], fault)
+            _cut(self._world.network.link(target), fault)
         else:
             self._hurt(target, fault)
 
     def _heal(self, fault: Fault, target: str) -> None:
         self._world.history.note(self._world.clock.now_ns, "heal", f"{fault.kind} {target}")
         if fault.kind in LINK_FAULTS:
-            self._world.network.links[target].heal()
+            self._world.network.link(target).heal()
             return
         worker = self._world.workers[target]
         match fault.kind:

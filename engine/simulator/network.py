@@ -7,8 +7,9 @@ and closes the connection when it is healed.
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -108,22 +109,40 @@ class Link:
             self.reset()
 
 
-class Network:
-    """Every link by name (``control:p0-d0``), in a fixed order."""
+@dataclass(slots=True, frozen=True)
+class Wire:
+    """How long a message takes on links of one kind."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    delay_ns: int
+    jitter_ns: int
+
+
+class Network:
+    """Links by name (``control:p0-d0``), made when they are first asked for: most pairs of a large fleet
+    never meet."""
+
+    def __init__(self, clock: VirtualClock, wires: Mapping[str, Wire]) -> None:
         self.clock = clock
         self.links: dict[str, Link] = {}
+        self._wires = wires
 
-    def add(self, kind: str, prefill: str, decode: str, delay_ns: int, jitter_ns: int) -> None:
-        """A link of a pair: decode dials bootstrap and control, prefill dials kv."""
-        name = f"{kind}:{prefill}-{decode}"
+    def link(self, name: str) -> Link:
+        """Decode dials bootstrap and control, prefill dials kv."""
+        found = self.links.get(name)
+        if found is None:
+            found = self._make(name)
+            self.links[name] = found
+        return found
+
+    def _make(self, name: str) -> Link:
+        kind, _, pair = name.partition(":")
+        prefill, _, decode = pair.partition("-")
         client, server = (prefill, decode) if kind == "kv" else (decode, prefill)
-        salt = 7919 * (len(self.links) + 1)
-        forward = Lane(self.clock, delay_ns, jitter_ns, salt)
-        back = Lane(self.clock, delay_ns, jitter_ns, salt + 1)
-        self.links[name] = Link(name, client, server, forward, back)
+        wire, salt = self._wires[kind], zlib.crc32(name.encode()) & 0x7FFFFFFE
+        forward = Lane(self.clock, wire.delay_ns, wire.jitter_ns, salt)
+        back = Lane(self.clock, wire.delay_ns, wire.jitter_ns, salt + 1)
+        return Link(name, client, server, forward, back)
 
     def between(self, kind: str, client: str, server: str) -> Link:
         pair = f"{client}-{server}" if kind == "kv" else f"{server}-{client}"
-        return self.links[f"{kind}:{pair}"]
+        return self.link(f"{kind}:{pair}")

@@ -1,9 +1,6 @@
-"""`Process`: one incarnation of a worker: core, runner, links, and the loop around them.
+"""`Process`: one incarnation of a worker: its life, its I/O and its `Loop`.
 
-    arrivals -> io -> inbound -> turn: recv, get_next_batch, effects,
-                                 forward (takes time), recv, process_batch_result, effects
-
-as in `engine.server.scheduler_loop` and `engine.server.io_thread`.
+    arrivals -> io -> inbound -> loop; its commands -> io -> links
 
 A paused process (SIGSTOP) does nothing and hears everything when it goes on; a wedged one has a loop that
 stands still while its I/O lives; a killed one never runs again.
@@ -11,30 +8,32 @@ stands still while its I/O lives; a killed one never runs again.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Protocol, cast
 
 import xxhash
 
-from engine.core.batch import ForwardItem
 from engine.core.codes import DisaggregationMode
 from engine.core.config import SchedulerConfig
-from engine.core.decode import DecodeScheduler
 from engine.core.factory import make_scheduler
-from engine.core.io_struct import TokenLogprob, TokenOut
-from engine.core.peer import Connect, Emit, Inbound, Scatter, SendKv, Tell
-from engine.core.schedule_batch import ScheduleBatch
+from engine.core.io_struct import ControlResp, TokenOut
+from engine.core.peer import Connect, Inbound, KvTaken, SendKv, Tell
+from engine.core.polling import PollFailures
+from engine.core.scheduler import Scheduler
 from engine.simulator.clock import MS_NS, VirtualClock
+from engine.simulator.forward import RunningForward
 from engine.simulator.history import History
+from engine.simulator.loop import Loop
 from engine.simulator.network import Network
+from engine.simulator.ranks import Followers
 from engine.simulator.resolver import SimResolver
-from engine.simulator.runner import HashRunner
 from engine.simulator.schedule import Topology
-from engine.simulator.sockets import SimSocket, Sockets
+from engine.simulator.sockets import Readable, Sockets
 from engine.transfer.decode_links import DecodeLinks
 from engine.transfer.links import Links
 from engine.transfer.prefill_links import PrefillLinks
-from engine.transfer.pulse import LoopPulse
 from engine.transfer.route import AddressMap, Route
 from engine.transfer.session import Identity
 
@@ -42,10 +41,12 @@ if TYPE_CHECKING:
     from engine.simulator.worker import Worker
 
 DEAD_AFTER_NS = 1_500 * MS_NS
-TICK_NS = 100 * MS_NS
-"""The real I/O thread ticks every 10 ms; the beats, which matter, go every 100 ms at most."""
-IDLE_TURN_NS = 50 * MS_NS
-TURN_NS = 200_000
+TICK_NS = 150 * MS_NS
+"""The real I/O thread ticks every 10 ms and beats every 100 ms where rooms are open. Ten of these beats still
+pass before anybody is judged dead. While a pair meets, `LOOKS_NS` make up for it; acks go after a read."""
+LOOKS_NS = (0, 10 * MS_NS, 20 * MS_NS)
+
+Handler = Callable[[list[bytes], int], None]
 
 
 class Observer(Protocol):
@@ -55,17 +56,39 @@ class Observer(Protocol):
         """Something was told to the client."""
         ...
 
+    def on_control(self, process: Process, answer: ControlResp) -> None:
+        """An operator's call was answered."""
+        ...
+
     def on_send(self, process: Process, send: SendKv) -> None:
         """Pages go out to the peer."""
         ...
 
-    def after_step(self, process: Process) -> None:
-        """A scheduling step is over."""
+    def on_forward_end(self, process: Process, forward: RunningForward) -> None:
+        """A forward is over, or has stopped; its result is not taken in yet."""
+        ...
+
+    def after_step(self, process: Process, has_news: bool) -> None:
+        """A scheduling step is over. ``has_news`` False: nothing came in, nothing ran, nothing went out."""
         ...
 
 
+class SimDecodeLinks(DecodeLinks):
+    """Can go on with meeting its peers without a whole tick, which costs by the session."""
+
+    def advance(self, now_ns: int) -> None:
+        self._advance(now_ns)
+
+    def acknowledge(self, read: Sequence[object], now_ns: int) -> None:
+        """The real I/O thread ticks behind every read, so that acks of pages do not wait."""
+        if cast(object, self._kv) in read:
+            for session in self.sessions():
+                if session.num_unacked:
+                    self.beat(session, now_ns)
+
+
 class World:
-    """What all processes share."""
+    """What all processes share. The three makers are the product's own, unless somebody measures."""
 
     def __init__(self, clock: VirtualClock, network: Network, history: History) -> None:
         self.clock = clock
@@ -74,6 +97,10 @@ class World:
         self.history = history
         self.workers: dict[str, Worker] = {}
         self.observer: Observer
+        self.tick_ns = TICK_NS
+        self.make_core: Callable[[DisaggregationMode, SchedulerConfig], Scheduler] = make_scheduler
+        self.prefill_links: type[PrefillLinks] = PrefillLinks
+        self.decode_links: type[SimDecodeLinks] = SimDecodeLinks
 
 
 class Process:
@@ -87,25 +114,26 @@ class Process:
         world: World,
         route_of: Callable[[str], Route | None],
     ) -> None:
-        self.core = make_scheduler(mode, config)
-        self.runner = HashRunner(config.num_pages, config.page_size)
+        self.core = world.make_core(mode, config)
+        self._cores = [self.core]
+        self._cores += [make_scheduler(mode, config) for _ in range(1, topology.num_ranks)]
         self.name = config.worker_name
-        self.slowdown = 1
+        self.world = world
         self.is_alive = True
         self.is_paused = False
-        self._world = world
+        self.disturbed_until_ns = 0
         self._clock = world.clock
-        self._topology = topology
-        self._inbound: list[Inbound] = []
         self._deferred: list[tuple[Callable[..., None], tuple[object, ...]]] = []
-        self._pulse = LoopPulse()
+        self.set_poll_failures(topology.poll_failure_percent / 100)
+        followers = Followers(self._cores[1:]) if topology.num_ranks > 1 else None
+        self.loop = Loop(self, self.core, followers, topology)
         self._context = world.sockets.context(self.name, self._wake_io)
         self.links = self._make_links(mode, config, route_of)
-        self._io_is_due = False
-        self._turn_is_due = False
-        self._timer_is_set = False
-        self._is_busy = False
-        self._wedged_until_ns = 0
+        self._decode_links = self.links if isinstance(self.links, SimDecodeLinks) else None
+        self._handlers: dict[Readable, Handler] = {}
+        self._ready: list[Readable] = []
+        self._told: dict[str, None] = {}
+        self._look_is_due = False
 
     def _make_links(
         self,
@@ -120,25 +148,34 @@ class Process:
             page_bytes=config.page_size,
             dead_after_ns=DEAD_AFTER_NS,
         )
-        context, dial = self._context.as_zmq(), AddressMap({})
+        context, dial, pulse = self._context.as_zmq(), AddressMap({}), self.loop.pulse
+        deliver = self.loop.put
         if mode is DisaggregationMode.PREFILL:
             address = f"{self.name}:2"
-            return PrefillLinks(identity, address, dial, self._deliver, self._pulse, context)
+            return self.world.prefill_links(identity, address, dial, deliver, pulse, context)
 
         def make_resolver(peer: str) -> SimResolver:
             prefill = peer.partition(":")[0]
-            link = self._world.network.between("bootstrap", self.name, prefill)
-            return SimResolver(self._clock, link, lambda: route_of(prefill))
+            link = self.world.network.between("bootstrap", self.name, prefill)
+            return SimResolver(self._clock, link, lambda: route_of(prefill), self.look)
 
         address = f"{self.name}:3"
-        return DecodeLinks(
-            identity, address, dial, self._deliver, self._pulse, context, make_resolver
+        return self.world.decode_links(
+            identity, address, dial, deliver, pulse, context, make_resolver
         )
 
     # ---- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._tick()
+        """Workers do not tick in step with each other."""
+        phase_ns = zlib.crc32(self.name.encode()) % self.world.tick_ns
+        self._clock.after(phase_ns, self.run, self._tick)
+
+    def set_poll_failures(self, probability: float) -> None:
+        """Fail so many polls from now on; every rank draws the same numbers."""
+        for core in self._cores:
+            draw = Random(self.core.config.incarnation).random
+            core.poll_failures = PollFailures(probability, draw)
 
     def kill(self) -> None:
         self.is_alive = False
@@ -153,13 +190,15 @@ class Process:
         if not self.is_paused:
             return
         self.is_paused = False
+        self.disturbed_until_ns = max(self.disturbed_until_ns, self._clock.now_ns)
         deferred, self._deferred = self._deferred, []
         for what, args in deferred:
             self.run(what, *args)
 
     def wedge(self, for_ns: int) -> None:
-        self._wedged_until_ns = self._clock.now_ns + for_ns
-        self._wake_loop()
+        self.loop.wedged_until_ns = self._clock.now_ns + for_ns
+        self.disturbed_until_ns = max(self.disturbed_until_ns, self.loop.wedged_until_ns)
+        self.loop.wake()
 
     def run(self, what: Callable[..., None], *args: object) -> None:
         """Do it, unless the process is dead; later, if it is paused."""
@@ -172,118 +211,78 @@ class Process:
 
     def submit(self, message: Inbound) -> None:
         """A message of the HTTP side, through the I/O thread."""
-        self._deliver(message)
+        self.loop.put(message)
 
-    def _deliver(self, message: Inbound) -> None:
-        self._inbound.append(message)
-        self._wake_loop()
-
-    def _wake_io(self) -> None:
-        if not self._io_is_due:
-            self._io_is_due = True
+    def _wake_io(self, socket: Readable) -> None:
+        self._ready.append(socket)
+        if len(self._ready) == 1:
             self._clock.after(0, self.run, self._read_sockets)
 
     def _read_sockets(self) -> None:
-        if not self._io_is_due:
-            return
-        self._io_is_due = False
+        ready, self._ready = self._ready, []
         now_ns = self._clock.now_ns
-        for socket, handle in self.links.sockets().items():
-            inbox = cast(SimSocket, socket).inbox
+        for socket in ready:
+            handle = self._handlers.get(socket) or self._find_handler(socket)
+            inbox = socket.inbox
             while inbox:
                 handle(inbox.popleft(), now_ns)
+        if self._decode_links is not None:
+            self._decode_links.acknowledge(ready, now_ns)
+
+    def _find_handler(self, socket: Readable) -> Handler:
+        """As the links have it; what arrives for a socket that they have dropped is dropped."""
+        found = cast("dict[Readable, Handler]", self.links.sockets())
+        self._handlers = {socket: _drop} | found
+        return self._handlers[socket]
 
     def _tick(self) -> None:
-        self._read_sockets()  # what has come is read before anybody is judged dead
+        if self._ready:
+            self._read_sockets()  # what has come is read before anybody is judged dead
         self.links.tick(self._clock.now_ns)
-        self._clock.after(TICK_NS, self.run, self._tick)
+        self._clock.after(self.world.tick_ns, self.run, self._tick)
 
-    # ---- loop ------------------------------------------------------------------------------------
+    def look(self) -> None:
+        """Something about a peer that is being met is new, and only a tick acts on it."""
+        if not self._look_is_due:
+            self._look_is_due = True
+            for delay_ns in LOOKS_NS:
+                self._clock.after(delay_ns, self.run, self._look)
 
-    def _wake_loop(self) -> None:
-        if not self._turn_is_due and not self._is_busy:
-            self._turn_is_due = True
-            self._clock.after(0, self.run, self._turn)
+    def _look(self) -> None:
+        self._look_is_due = False
+        if self._decode_links is not None:
+            self._decode_links.advance(self._clock.now_ns)
 
-    def _on_timer(self) -> None:
-        self._timer_is_set = False
-        self._wake_loop()
+    # ---- commands of the loop ----------------------------------------------------------------------
 
-    def _turn(self) -> None:
-        """One scheduling step, up to its forward."""
-        self._turn_is_due = False
-        self._is_busy = True  # effects may deliver: the next turn waits for the end of this one
+    def connect(self, command: Connect) -> None:
+        self.links.connect(command)
+        self.look()
+
+    def tell(self, command: Tell) -> None:
+        self.links.tell(command)
+        self._told[command.peer] = None
+
+    def send_kv(self, command: SendKv, data: bytes) -> None:
+        self.links.send_kv(command, data, xxhash.xxh3_64_intdigest(data))
+        self._told[command.peer] = None
+
+    def taken(self, command: KvTaken) -> None:
+        self.links.taken(command)
+        self._told[command.peer] = None
+
+    def flush(self) -> None:
+        """Send to everybody who was told something; other beats go at their ticks."""
         now_ns = self._clock.now_ns
-        self._pulse.begin_step(now_ns)
-        if now_ns < self._wedged_until_ns:
-            self._clock.at(self._wedged_until_ns, self.run, self._turn)
-            return
-        self.core.recv(self._take_inbound(), now_ns)
-        batch = self.core.get_next_batch_to_run(now_ns)
-        self._do_effects()
-        if batch is None:
-            self._end_turn(has_batch=False)
-            return
-        result = self.runner.forward(batch.items)
-        self._clock.after(self._forward_ns(batch.items), self.run, self._end_forward, batch, result)
+        for peer in self._told:
+            session = self.links.session_of(peer)
+            if session is None:
+                continue
+            if session.num_unacked:
+                self.links.beat(session, now_ns)
+            self.links.flush(session, now_ns)
+        self._told.clear()
 
-    def _forward_ns(self, items: Sequence[ForwardItem]) -> int:
-        num_tokens = sum(len(item.input_ids) for item in items)
-        step_ns = self._topology.step_ms * MS_NS + num_tokens * self._topology.token_us * 1000
-        return step_ns * self.slowdown
 
-    def _end_forward(self, batch: ScheduleBatch, result: list[TokenLogprob | None]) -> None:
-        now_ns = self._clock.now_ns
-        if now_ns < self._wedged_until_ns:
-            self._clock.at(self._wedged_until_ns, self.run, self._end_forward, batch, result)
-            return
-        self.core.recv(self._take_inbound(), now_ns)
-        self.core.process_batch_result(batch, result, now_ns)
-        self._do_effects()
-        self._end_turn(has_batch=True)
-
-    def _end_turn(self, has_batch: bool) -> None:
-        core = self.core
-        self._is_busy = False
-        self._pulse.rooms_open = len(core.rooms)
-        self._pulse.end_step(self._clock.now_ns)
-        self._world.observer.after_step(self)
-        if has_batch or (isinstance(core, DecodeScheduler) and core.has_arrivals()):
-            self._turn_is_due = True
-            self._clock.after(TURN_NS, self.run, self._turn)
-        elif self._inbound:
-            self._wake_loop()
-        elif (core.reqs or len(core.rooms)) and not self._timer_is_set:
-            self._timer_is_set = True
-            self._clock.after(IDLE_TURN_NS, self.run, self._on_timer)
-
-    def _take_inbound(self) -> list[Inbound]:
-        taken, self._inbound = self._inbound, []
-        return taken
-
-    def _do_effects(self) -> None:
-        has_commands = False
-        for effect in self.core.take_effects():
-            match effect:
-                case Emit(message=TokenOut() as out):
-                    self._world.observer.on_out(self, out)
-                case Emit():
-                    pass
-                case Scatter(page_ids=page_ids, data=data):
-                    self.runner.scatter_pages(page_ids, data)
-                case _:
-                    has_commands = True
-                    self._command(effect)
-        if has_commands:
-            self.links.tick(self._clock.now_ns)
-
-    def _command(self, effect: Connect | Tell | SendKv) -> None:
-        match effect:
-            case Connect():
-                self.links.connect(effect)
-            case Tell():
-                self.links.tell(effect)
-            case SendKv():
-                self._world.observer.on_send(self, effect)
-                data = self.runner.gather_pages(effect.page_ids)
-                self.links.send_kv(effect, data, xxhash.xxh3_64_intdigest(data))
+def _drop(frames: list[bytes], now_ns: int) -> None:
+    """Nobody reads this."""

@@ -20,9 +20,10 @@ def _lines(schedule: Schedule, simulation: Simulation, outcome: Outcome) -> Iter
     topology = schedule.topology
     yield (
         f"seed {schedule.seed}: {topology.num_prefill}P{topology.num_decode}D,"
-        f" {len(schedule.requests)} requests, {len(schedule.faults)} faults;"
+        f" {len(schedule.requests)} requests, {len(schedule.faults)} faults, {len(schedule.acts)} acts;"
         f" pages of {topology.page_size} tokens, {topology.prefill_pages} at prefill,"
-        f" {topology.decode_pages} at decode, {topology.staging_pages} for staging"
+        f" {topology.decode_pages} at decode, {topology.staging_pages} for staging;"
+        f" {topology.num_layers or 'no'} layers to stop between, {topology.num_ranks} ranks"
     )
     for now_ns, who, what in simulation.history.log:
         yield f"{(now_ns - START_NS) / MS_NS:10.1f} ms  {who:6} {what}"

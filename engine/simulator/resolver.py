@@ -13,12 +13,20 @@ TIMEOUT_NS = 1_000 * MS_NS
 
 
 class SimResolver:
-    """Implements `engine.transfer.route.RouteSource`. ``lookup`` gives the route of a living prefill."""
+    """Implements `engine.transfer.route.RouteSource`. ``lookup`` gives the route of a living prefill;
+    ``wake`` is called when there is an answer."""
 
-    def __init__(self, clock: VirtualClock, link: Link, lookup: Callable[[], Route | None]) -> None:
+    def __init__(
+        self,
+        clock: VirtualClock,
+        link: Link,
+        lookup: Callable[[], Route | None],
+        wake: Callable[[], None],
+    ) -> None:
         self._clock = clock
         self._link = link
         self._lookup = lookup
+        self._wake = wake
         self._answer: Route | RouteError | None = None
         self._is_asking = False
 
@@ -45,6 +53,7 @@ class SimResolver:
     def _on_answer(self, answer: Route | RouteError) -> None:
         if self._is_asking and self._answer is None:
             self._answer = answer
+            self._wake()
 
     def _give_up(self, asked_ns: int) -> None:
         if self._is_asking and self._answer is None and self._asked_ns == asked_ns:

@@ -64,44 +64,49 @@ class Router:
                 bootstrap_host=f"p{request.prefill}",
                 bootstrap_port=1,
                 bootstrap_room=request.room,
+                deadline_ns=self._clock.now_ns + request.deadline_ms * MS_NS
+                if request.deadline_ms
+                else 0,
             )
         )
 
     def _abort(self, name: str, request: Request, abort: Abort, tries: int) -> None:
-        """A client repeats an abort that matched nothing, for a while."""
+        """A client repeats an abort that matched nothing, for a while. One that comes after the end is
+        sent too; only a connection that is closed already cannot be closed again."""
         record = self._history.halves.get((name, request.rid, request.room))
         process = self._world.workers[name].process
         if record is None:
             if tries:
                 self._clock.after(ABORT_RETRY_NS, self._abort, name, request, abort, tries - 1)
-        elif process is not None and not record.is_answered:
+        elif process is not None and not (record.is_answered and abort.disconnect):
             process.run(self._accept_abort, process, request, abort)
 
     def _accept_abort(self, process: Process, request: Request, abort: Abort) -> None:
-        """From here on the client gets no more tokens of what this matches."""
-        now_ns = self._clock.now_ns
-        room = request.room if abort.disconnect else None
-        matched = [
-            record
-            for record in self._history.open_at(process.name)
-            if record.accepted
-            and record.request.rid == request.rid
-            and room in (None, record.request.room)
-        ]
-        for record in matched:
-            record.abort_ns = record.abort_ns or now_ns
-        what = "disconnect" if abort.disconnect else "abort"
-        self._history.note(now_ns, process.name, f"{what} {request.rid}: {len(matched)} matched")
         reason = AbortReason.CLIENT_DISCONNECT if abort.disconnect else AbortReason.CLIENT_ABORT
-        process.submit(
+        self.accept(
+            process,
             AbortReq(
                 rid=request.rid,
                 reason=reason,
                 origin=AbortOrigin.CLIENT,
-                received_ns=now_ns,
-                bootstrap_room=room,
-            )
+                received_ns=self._clock.now_ns,
+                bootstrap_room=request.room if abort.disconnect else None,
+            ),
         )
+
+    def accept(self, process: Process, abort: AbortReq) -> None:
+        """From here on the clients get no more tokens of what this matches."""
+        now_ns = self._clock.now_ns
+        matched = [
+            record
+            for record in self._history.open_at(process.name)
+            if record.accepted and _means(abort, record)
+        ]
+        for record in matched:
+            record.abort_ns = record.abort_ns or now_ns
+        what = f"{abort.reason} {'*' if abort.abort_all else abort.rid}{'*' * abort.prefix}"
+        self._history.note(now_ns, process.name, f"{what}: {len(matched)} matched")
+        process.submit(abort)
 
     def process_died(self, name: str) -> None:
         """Every client that waits for ``name`` finds its connection closed."""
@@ -113,3 +118,12 @@ class Router:
         record.ended_ns = self._clock.now_ns
         self._history.closed(record)
         self._history.note(self._clock.now_ns, record.worker, f"{record.name}: connection lost")
+
+
+def _means(abort: AbortReq, record: HalfRecord) -> bool:
+    """Does the client who sends this mean that request? Written apart from core's own answer."""
+    if abort.abort_all:
+        return True
+    rid, room = record.request.rid, record.request.room
+    is_rid = rid[: len(abort.rid)] == abort.rid if abort.prefix else rid == abort.rid
+    return is_rid and (abort.bootstrap_room is None or abort.bootstrap_room == room)

@@ -59,6 +59,13 @@ class HashRunner:
         seen = self.gather_pages(pages[: -(-total // size)])[:total]
         return _TOKENS[next_token(seen)]
 
+    def spoil(self, items: Sequence[ForwardItem]) -> None:
+        """A forward was left in the middle: what it wrote is not the KV of its tokens."""
+        size, cells = self._page_size, self._cells
+        for item in items:
+            for position in range(item.start, item.start + len(item.input_ids)):
+                cells[item.page_ids[position // size] * size + position % size] = NO_TOKEN
+
     def gather_pages(self, page_ids: Sequence[int]) -> bytes:
         size, cells = self._page_size, self._cells
         return b"".join([cells[page * size : page * size + size] for page in page_ids])

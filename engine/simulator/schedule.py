@@ -13,7 +13,7 @@ import msgspec
 
 from engine.simulator.errors import ScheduleError
 
-VERSION = 1
+VERSION = 2
 
 
 class Half(StrEnum):
@@ -47,8 +47,23 @@ class Direction(StrEnum):
     BACK = "back"
 
 
+class ActKind(StrEnum):
+    """What operators and odd clients do to a worker."""
+
+    PAUSE = "pause_generation"
+    FLUSH = "flush_cache"
+    ABORT_ALL = "abort_all"
+    ABORT_PREFIX = "abort_prefix"
+    ABORT_UNKNOWN = "abort_unknown"
+
+
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of every worker; a forward takes ``step_ms`` and ``token_us`` for each token."""
+    """Sizes of every worker; a forward takes ``step_ms`` and ``token_us`` for each token.
+
+    ``num_layers``: a forward asks twice a layer whether to go on; 0: never. ``cancel_every``: so often one
+    is cancelled although its members live, and must run again. ``num_ranks``: schedulers of a worker.
+    ``poll_failure_percent``: so many polls of a room fail for no reason. Timeouts of 0 are none.
+    """
 
     num_prefill: int
     num_decode: int
@@ -64,6 +79,13 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     delay_us: int
     kv_delay_us: int
     jitter_us: int
+    num_layers: int = 0
+    cancel_every: int = 0
+    num_ranks: int = 1
+    waiting_timeout_ms: int = 0
+    running_timeout_ms: int = 0
+    optimistic_attempts: int = 0
+    poll_failure_percent: int = 0
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +98,7 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True):
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """``half``: a router that loses one half sends to the other alone. ``lag_ms``: the decode half comes so
-    much later than the prefill half (negative: earlier)."""
+    much later than the prefill half (negative: earlier). ``deadline_ms``: the client's own, 0 for none."""
 
     rid: str
     room: int
@@ -88,6 +110,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     half: Half
     lag_ms: int
     aborts: tuple[Abort, ...]
+    deadline_ms: int = 0
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +124,16 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     amount: int = 0
 
 
+class Act(msgspec.Struct, frozen=True, kw_only=True):
+    """``for_ms``: how long a pause lasts. ``rid``: the rid, or the beginning of rids, to abort."""
+
+    kind: ActKind
+    worker: str
+    at_ms: int
+    for_ms: int = 0
+    rid: str = ""
+
+
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     seed: int
@@ -108,11 +141,14 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     topology: Topology
     requests: tuple[Request, ...]
     faults: tuple[Fault, ...]
+    acts: tuple[Act, ...] = ()
 
     @property
     def last_heal_ms(self) -> int:
-        """When the last fault is over; the start if there is none."""
-        return max((fault.at_ms + fault.for_ms for fault in self.faults), default=0)
+        """When the last fault and the last pause are over; the start if there are none."""
+        ends = [fault.at_ms + fault.for_ms for fault in self.faults]
+        ends += [act.at_ms + act.for_ms for act in self.acts]
+        return max(ends, default=0)
 
 
 def save(schedule: Schedule, path: Path) -> None:

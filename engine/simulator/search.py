@@ -60,7 +60,8 @@ def _summarize(campaign: Campaign, took_s: float, cpu_s: float) -> None:
         f"{campaign.num_schedules} schedules in {took_s:.1f} s"
         f" ({rate:.0f} a minute, {cpu_rate:.0f} a CPU minute):"
         f" {campaign.num_requests} requests, {campaign.num_completed} completed,"
-        f" {campaign.num_faults} faults, {campaign.num_steps} scheduler steps,"
+        f" {campaign.num_faults} faults, {campaign.num_acts} acts of operators,"
+        f" {campaign.num_steps} scheduler steps, {campaign.num_cancelled} forwards cancelled,"
         f" {campaign.virtual_ms / 1000:.0f} virtual s"
     )
     ends = ", ".join(f"{count} {name}" for name, count in campaign.outcomes.most_common())

@@ -12,11 +12,17 @@ from typing import TypeVar
 import msgspec
 
 from engine.simulator.oracle.violation import Law
-from engine.simulator.schedule import Fault, Request, Schedule
+from engine.simulator.schedule import Act, Fault, Request, Schedule
 from engine.simulator.simulation import simulate
 
 T = TypeVar("T")
 MAX_RUNS = 600
+
+
+_OPTIONAL = (
+    *("num_ranks", "cancel_every", "waiting_timeout_ms", "running_timeout_ms"),
+    *("optimistic_attempts", "poll_failure_percent"),
+)
 
 
 class Shrinker:
@@ -43,7 +49,9 @@ class Shrinker:
         self._shrink_list(self.smallest.faults, self._with_faults)
         self._shrink_list(self.smallest.requests, self._with_requests)
         self._shrink_list(self.smallest.faults, self._with_faults)
+        self._shrink_list(self.smallest.acts, self._with_acts)
         self._drop_aborts()
+        self._simplify()
         self._shorten()
         return self.smallest
 
@@ -52,6 +60,20 @@ class Shrinker:
 
     def _with_requests(self, requests: Sequence[Request]) -> Schedule:
         return msgspec.structs.replace(self.smallest, requests=tuple(requests))
+
+    def _with_acts(self, acts: Sequence[Act]) -> Schedule:
+        return msgspec.structs.replace(self.smallest, acts=tuple(acts))
+
+    def _simplify(self) -> None:
+        """One rank, forwards that nothing cancels, no timeouts, as far as it fails without them."""
+        for name in _OPTIONAL:
+            change = {name: int(name == "num_ranks")}
+            topology = msgspec.structs.replace(self.smallest.topology, **change)
+            if topology != self.smallest.topology:
+                self.fails(msgspec.structs.replace(self.smallest, topology=topology))
+        for index, request in enumerate(self.smallest.requests):
+            if request.deadline_ms:
+                self._try_request(index, msgspec.structs.replace(request, deadline_ms=0))
 
     def _shrink_list(self, items: Sequence[T], build: Callable[[Sequence[T]], Schedule]) -> None:
         """Take out runs of items, large ones first, as long as it still fails."""

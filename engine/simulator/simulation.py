@@ -8,15 +8,17 @@ import traceback
 import msgspec
 
 from engine.simulator.clock import MS_NS, START_NS, VirtualClock
+from engine.simulator.errors import RanksDisagree
 from engine.simulator.history import History
 from engine.simulator.injector import Injector
-from engine.simulator.network import Network
+from engine.simulator.network import Network, Wire
+from engine.simulator.operator import Operator
 from engine.simulator.oracle.ends import EndOracle
 from engine.simulator.oracle.invariants import StepOracle
 from engine.simulator.oracle.violation import BrokenLaw, Law, Violation
 from engine.simulator.process import World
 from engine.simulator.router import Router
-from engine.simulator.schedule import Half, Request, Schedule
+from engine.simulator.schedule import Half, Request, Schedule, Topology
 from engine.simulator.worker import Worker
 
 RECOVERY_MS = 30_000
@@ -38,22 +40,24 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     num_steps: int
     num_requests: int
     num_completed: int
+    num_cancelled: int
     outcomes: dict[str, int]
     digest: int
 
 
 class Simulation:
-    """One fleet under one schedule. ``keeps_log``: remember what happened when, for people."""
+    """One fleet under one schedule. ``keeps_log``: remember what happened when, for people.
+    ``check_period``: of so many steps one is checked (answers always are)."""
 
-    def __init__(self, schedule: Schedule, keeps_log: bool = False) -> None:
+    def __init__(self, schedule: Schedule, keeps_log: bool = False, check_period: int = 1) -> None:
         self.schedule = schedule
         self.clock = VirtualClock()
         self.history = History(keeps_log)
-        self._world = World(self.clock, _make_network(self.clock, schedule), self.history)
-        self._router = Router(self._world)
-        self._steps = StepOracle(self._world)
-        self._world.observer = self._steps
-        self._ends = EndOracle(schedule, self._world, self._steps)
+        self.world = World(self.clock, _make_network(self.clock, schedule.topology), self.history)
+        self.router = Router(self.world)
+        self.steps = StepOracle(self.world, schedule.topology, check_period)
+        self.world.observer = self.steps
+        self.ends = EndOracle(schedule, self.world, self.steps)
 
     def run(self) -> Outcome:
         """Run to the end, or to the first violation."""
@@ -65,56 +69,66 @@ class Simulation:
             self._run()
         except BrokenLaw as broken:
             violation = broken.violation
+        except RanksDisagree as error:
+            violation = self.steps.broken(Law.RANKS_AGREE, str(error)[:500]).violation
         except Exception as error:  # whatever the core dies of is a finding
-            violation = self._steps.broken(Law.NO_CRASH, _describe(error)).violation
+            violation = self.steps.broken(Law.NO_CRASH, _describe(error)).violation
         finally:
             links_log.setLevel(level)
         return self._outcome(violation)
 
     def _run(self) -> None:
-        self._start()
+        self.start()
         settled_ms = max(self.schedule.horizon_ms, self.schedule.last_heal_ms)
         self._advance_to(settled_ms)
         self._until_quiet(settled_ms + RECOVERY_MS)
-        self._ends.check_requests()
-        self._ends.check_aborts()
-        self._ends.check_cuts()
+        self.ends.check_requests()
+        self.ends.check_aborts()
+        self.ends.check_deadlines()
+        self.ends.check_cuts()
         self._advance_to(self.schedule.last_heal_ms + PROBE_AFTER_MS)
         self._probe()
-        self._ends.check_baseline()
-        self._ends.check_memory()
+        self.ends.check_baseline()
+        self.ends.check_memory()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Bring every worker up and put everything on the clock."""
         topology = self.schedule.topology
         names = [f"p{number}" for number in range(topology.num_prefill)]
         names += [f"d{number}" for number in range(topology.num_decode)]
         for name in names:
-            self._world.workers[name] = Worker(name, topology, self._world)
+            self.world.workers[name] = Worker(name, topology, self.world)
         for name in names:
-            self._world.workers[name].start()
-        injector = Injector(self._world, self._router)
+            self.world.workers[name].start()
+        injector = Injector(self.world, self.router)
         for fault in self.schedule.faults:
             injector.plan(fault)
         for request in self.schedule.requests:
-            self._router.plan(request)
+            self.router.plan(request)
+        self.ends.plan_cuts()
+        operator = Operator(self.world, self.router)
+        for act in self.schedule.acts:
+            operator.plan(act)
 
     def _advance_to(self, at_ms: int) -> None:
         span_ms = max(0, at_ms - self._now_ms())
         limit = MAX_EVENTS_PER_MS * (span_ms + 100)
         if not self.clock.run_until(START_NS + at_ms * MS_NS, limit):
-            raise self._steps.broken(Law.NO_LIVELOCK, f"{limit} events in {span_ms} ms")
+            raise self.steps.broken(Law.NO_LIVELOCK, f"{limit} events in {span_ms} ms")
 
     def _now_ms(self) -> int:
         return (self.clock.now_ns - START_NS) // MS_NS
 
     def _until_quiet(self, limit_ms: int) -> None:
-        while self._router.num_unsent or not self._ends.is_quiet():
+        while self.router.num_unsent or not self.ends.is_quiet():
             if self._now_ms() >= limit_ms:
-                raise self._ends.why_not_quiet()
+                raise self.ends.why_not_quiet()
             self._advance_to(self._now_ms() + 50)
 
     def _probe(self) -> None:
-        """One request for every pair, all pairs at once."""
+        """One request for every pair, all pairs at once; nothing fails on purpose any more."""
+        for process in self.ends.processes():
+            process.set_poll_failures(0.0)
         at_ms = self._now_ms() + 1
         topology = self.schedule.topology
         probes = tuple(
@@ -123,11 +137,11 @@ class Simulation:
             for decode in range(topology.num_decode)
         )
         for probe in probes:
-            self._router.plan(probe)
+            self.router.plan(probe)
         self._advance_to(at_ms + 1)
-        while not self._ends.is_quiet() and self._now_ms() < at_ms + PROBE_MS:
+        while not self.ends.is_quiet() and self._now_ms() < at_ms + PROBE_MS:
             self._advance_to(self._now_ms() + 50)
-        self._ends.check_probes(probes)
+        self.ends.check_probes(probes)
 
     def _outcome(self, violation: Violation | None) -> Outcome:
         outcomes: dict[str, int] = {}
@@ -138,14 +152,15 @@ class Simulation:
             violation=violation,
             virtual_ms=self._now_ms(),
             num_events=self.clock.num_events,
-            num_steps=self._steps.num_steps,
+            num_steps=self.steps.num_steps,
             num_requests=len(self.schedule.requests),
             num_completed=sum(
                 half.completed and half.worker.startswith("d")
                 for half in self.history.halves.values()
             ),
+            num_cancelled=self.steps.num_cancelled,
             outcomes=dict(sorted(outcomes.items())),
-            digest=self._steps.digest,
+            digest=self.steps.digest,
         )
 
 
@@ -154,16 +169,11 @@ def simulate(schedule: Schedule) -> Outcome:
     return Simulation(schedule).run()
 
 
-def _make_network(clock: VirtualClock, schedule: Schedule) -> Network:
-    topology = schedule.topology
-    network = Network(clock)
-    for prefill in range(topology.num_prefill):
-        for decode in range(topology.num_decode):
-            for kind in ("bootstrap", "control", "kv"):
-                delay_us = topology.kv_delay_us if kind == "kv" else topology.delay_us
-                jitter_ns = topology.jitter_us * 1000
-                network.add(kind, f"p{prefill}", f"d{decode}", delay_us * 1000, jitter_ns)
-    return network
+def _make_network(clock: VirtualClock, topology: Topology) -> Network:
+    jitter_ns = topology.jitter_us * 1000
+    control = Wire(topology.delay_us * 1000, jitter_ns)
+    kv = Wire(topology.kv_delay_us * 1000, jitter_ns)
+    return Network(clock, {"bootstrap": control, "control": control, "kv": kv})
 
 
 def _make_probe(prefill: int, decode: int, room: int, at_ms: int) -> Request:

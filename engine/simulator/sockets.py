@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Protocol, cast
 
 import zmq
 
@@ -23,6 +23,12 @@ KIND_OF_PORT = {"2": "control", "3": "kv"}
 Frames = tuple[bytes, ...]
 
 
+class Readable(Protocol):
+    """What a process reads from: a socket, or the monitor of one."""
+
+    inbox: deque[list[bytes]]
+
+
 class Sockets:
     """Who listens where, over all workers."""
 
@@ -31,14 +37,15 @@ class Sockets:
         self.listening: dict[str, SimSocket] = {}
         self.num_connections = 0
 
-    def context(self, worker: str, wake: Callable[[], None]) -> SimContext:
+    def context(self, worker: str, wake: Callable[[Readable], None]) -> SimContext:
         return SimContext(self, worker, wake)
 
 
 class SimContext:
-    """The sockets of one process; `kill` closes them as the kernel would."""
+    """The sockets of one process; `kill` closes them as the kernel would. ``wake``: there is something
+    to read in a socket that had nothing."""
 
-    def __init__(self, sockets: Sockets, worker: str, wake: Callable[[], None]) -> None:
+    def __init__(self, sockets: Sockets, worker: str, wake: Callable[[Readable], None]) -> None:
         self.sockets = sockets
         self.worker = worker
         self.wake = wake
@@ -58,6 +65,25 @@ class SimContext:
             socket.close()
 
 
+class SimMonitor:
+    """Gets a message for each connection that its socket makes, as zmq's monitor does."""
+
+    def __init__(self, context: SimContext) -> None:
+        self._context = context
+        self.inbox: deque[list[bytes]] = deque()
+        self.is_closed = False
+
+    def connected(self) -> None:
+        if not self.is_closed:
+            self.inbox.append([zmq.EVENT_HANDSHAKE_SUCCEEDED.to_bytes(2, "little") + bytes(4)])
+            if len(self.inbox) == 1:
+                self._context.wake(self)
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.inbox.clear()
+
+
 class SimSocket:
     """A DEALER once it connects, a ROUTER once it binds."""
 
@@ -66,11 +92,24 @@ class SimSocket:
         self.inbox: deque[list[bytes]] = deque()
         self.is_closed = False
         self.routes: dict[bytes, Connection] = {}
+        self.monitor: SimMonitor | None = None
         self._connection: Connection | None = None
         self._address = ""
 
+    @property
+    def closed(self) -> bool:
+        return self.is_closed
+
     def setsockopt(self, option: int, value: int) -> None:
         """Options shape real wires; these have their own."""
+
+    def get_monitor_socket(self, events: int) -> SimMonitor:
+        self.monitor = SimMonitor(self.context)
+        return self.monitor
+
+    def disable_monitor(self) -> None:
+        """Nobody is told any more."""
+        self.monitor = None
 
     def get_string(self, option: int) -> str:
         return f"tcp://{self._address}"
@@ -97,9 +136,11 @@ class SimSocket:
         connection.send_back(tuple(parts[1:]))
 
     def take(self, message: list[bytes]) -> None:
-        if not self.is_closed:
-            self.inbox.append(message)
-            self.context.wake()
+        if self.is_closed:
+            return
+        self.inbox.append(message)
+        if len(self.inbox) == 1:
+            self.context.wake(self)
 
     def close(self) -> None:
         if self.is_closed:
@@ -144,6 +185,8 @@ class Connection:
         self._server = server
         self._is_up = True
         server.routes[self._routing_id] = self
+        if self._client.monitor is not None:
+            self._client.monitor.connected()
         while self._pending:
             self._send(self._pending.popleft())
 

@@ -31,7 +31,7 @@ class Worker:
         self.process = Process(
             self.mode, self._config(), self._topology, self._world, self.route_of
         )
-        self.process.slowdown = self._slowdown
+        self.process.loop.slowdown = self._slowdown
         self.process.start()
 
     def _config(self) -> SchedulerConfig:
@@ -46,6 +46,9 @@ class Worker:
             max_running_requests=topology.max_running,
             max_queued_requests=topology.max_queued,
             num_staging_pages=topology.staging_pages,
+            optimistic_prefill_attempts=topology.optimistic_attempts,
+            request_waiting_timeout_ns=topology.waiting_timeout_ms * MS_NS,
+            request_running_timeout_ns=topology.running_timeout_ms * MS_NS,
         )
 
     def route_of(self, prefill: str) -> Route | None:
@@ -89,4 +92,4 @@ class Worker:
         """Forwards take ``factor`` times as long, also those of a successor."""
         self._slowdown = factor
         if self.process is not None:
-            self.process.slowdown = factor
+            self.process.loop.slowdown = factor

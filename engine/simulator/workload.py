@@ -6,12 +6,17 @@ import hashlib
 from collections.abc import Sequence
 from random import Random
 
+import msgspec
+
 from engine.simulator.runner import NO_TOKEN
 from engine.simulator.schedule import Abort, Fault, Half, Request, Topology
 
 ABORT_SHARE = 0.4
 LOST_HALF_SHARE = 0.06
-RETRY_SHARE = 0.05
+RETRY_SHARE = 0.08
+SAME_STEP_SHARE = 0.5
+DEADLINE_SHARE = 0.08
+TOO_LONG_SHARE = 0.02
 FIRST_ROOM = 1000
 
 
@@ -21,6 +26,9 @@ def draw_requests(
     """Bursts and stragglers; some are aborted, some lose a half, some rids come again in a new room."""
     bursts = [_draw_burst(random, horizon_ms, faults) for _ in range(max(1, count // 6))]
     drawn = [_draw(random, topology, number, bursts, horizon_ms) for number in range(count)]
+    for number in range(1, count):
+        if random.random() < RETRY_SHARE:
+            drawn[number] = _retry(random, drawn[number - 1], drawn[number])
     return tuple(sorted(drawn, key=lambda request: (request.at_ms, request.room)))
 
 
@@ -39,11 +47,12 @@ def _draw(
     at_ms = random.choice(bursts) + random.randrange(150)
     if random.random() < 0.3:
         at_ms = random.randrange(horizon_ms)
-    retries = number > 0 and random.random() < RETRY_SHARE
     longest = topology.decode_pages * topology.page_size
     num_tokens = 1 + random.randrange(random.choice((longest // 8, longest // 3, longest // 2)))
+    if random.random() < TOO_LONG_SHARE:
+        num_tokens += longest
     return Request(
-        rid=f"r{number - 1 if retries else number}",
+        rid=f"r{number}",
         room=FIRST_ROOM + number,
         at_ms=at_ms,
         prefill=random.randrange(topology.num_prefill),
@@ -53,6 +62,18 @@ def _draw(
         half=_draw_half(random),
         lag_ms=random.choice((0, 0, 0, random.randint(-60, 60))),
         aborts=_draw_aborts(random, at_ms),
+        deadline_ms=random.randint(20, 3000) if random.random() < DEADLINE_SHARE else 0,
+    )
+
+
+def _retry(random: Random, first: Request, again: Request) -> Request:
+    """The rid comes again in a room of its own: a router's retry, or a client that reuses it. Half of them
+    come in the very moment in which the first is aborted."""
+    at_ms = again.at_ms
+    if first.aborts and random.random() < SAME_STEP_SHARE:
+        at_ms = first.aborts[0].at_ms + random.choice((0, 0, 1))
+    return msgspec.structs.replace(
+        again, rid=first.rid, at_ms=at_ms, prefill=first.prefill, decode=first.decode
     )
 
 

@@ -19,8 +19,8 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from engine.core.codes import is_clients_own
-from engine.core.io_struct import AbortInfo, TraceRecord
+from engine.core.codes import PeerState, is_clients_own
+from engine.core.io_struct import AbortInfo, PeerSample, TraceRecord
 
 # One more series for each of ours, which no dashboard reads.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -64,6 +64,8 @@ class _Snapshot(Collector):
         self._names = list(labels)
         self._values = list(labels.values())
         self.gauges: dict[str, float] = {}
+        self.peers: tuple[PeerSample, ...] = ()
+        self.peer_changes: Mapping[PeerState, int] = {}
         self.counts: dict[str, tuple[str, Callable[[], float]]] = {}
         self.sizes: dict[str, Callable[[], float]] = {}
 
@@ -74,6 +76,8 @@ class _Snapshot(Collector):
             yield self._family(name, read())
         for name, (documentation, read) in self.counts.items():
             yield self._counter(name, documentation, read())
+        if self.peer_changes:
+            yield from self._peer_families()
 
     def describe(self) -> Iterator[Metric]:
         """Nothing is fixed: the names come with the samples."""
@@ -89,6 +93,33 @@ class _Snapshot(Collector):
         )
         gauge.add_metric(self._values, value)
         return gauge
+
+    def _peer_families(self) -> Iterator[Metric]:
+        state = GaugeMetricFamily(
+            "severance_peer_state",
+            "1 in the state that the peer is in; suspect decides nothing",
+            None,
+            [*self._names, "peer", "state"],
+        )
+        phi = GaugeMetricFamily(
+            "severance_peer_phi",
+            "How surprising the peer's silence is; 8 is suspect",
+            None,
+            [*self._names, "peer"],
+        )
+        changes = CounterMetricFamily(
+            "severance_peer_state_changes",
+            "How often a peer came into the state",
+            None,
+            [*self._names, "state"],
+        )
+        for sample in self.peers:
+            phi.add_metric([*self._values, sample.peer], sample.phi)
+            for each in PeerState:
+                state.add_metric([*self._values, sample.peer, each], float(sample.state is each))
+        for each in PeerState:
+            changes.add_metric([*self._values, each], float(self.peer_changes.get(each, 0)))
+        yield from (state, phi, changes)
 
     def _counter(self, name: str, documentation: str, value: float) -> Metric:
         counter = CounterMetricFamily(name, documentation, None, self._names)
@@ -145,6 +176,11 @@ class EngineMetrics:
     def set_gauges(self, values: Mapping[str, float]) -> None:
         """Show the scheduler's newest sample."""
         self._snapshot.gauges = dict(values)
+
+    def set_peers(self, peers: tuple[PeerSample, ...], changes: Mapping[PeerState, int]) -> None:
+        """Show every peer's state, and how often one came into each; nothing where there are no peers."""
+        self._snapshot.peers = peers
+        self._snapshot.peer_changes = changes
 
     def show_count(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         """Show a count that is kept elsewhere; ``read`` is called at each scrape."""

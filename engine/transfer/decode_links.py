@@ -8,25 +8,32 @@ A lost session is followed by the next at once, so after a heal the pair serves 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 import xxhash
 import zmq
 
-from engine.core.peer import Connect, Inbound, KvArrived, KvPages, PeerSaid, PeerUp
+from engine.core.peer import Connect, Inbound, KvArrived, KvPages, KvTaken, PeerUp
+from engine.transfer.arrivals import credit_of_each
 from engine.transfer.errors import RouteError
-from engine.transfer.links import Links, bind, open_control, open_kv, try_send
+from engine.transfer.links import Handler, Links, Part, bind, open_control, open_kv, try_send
+from engine.transfer.monitor import close_watched, is_connected_event, watch
 from engine.transfer.pulse import LoopPulse
 from engine.transfer.route import AddressMap, Resolver, Route, RouteSource
 from engine.transfer.session import MS_NS, Identity, Session
-from engine.transfer.wire import Beat, Envelope, Hello, Refused, Reset, Welcome
+from engine.transfer.wire import Envelope, Hello, Refused, Welcome
 
 log = logging.getLogger(__name__)
 RESOLVE_PERIOD_NS = 250 * MS_NS
 HELLO_PERIOD_NS = 100 * MS_NS
-GREET_FOR_NS = 1_500 * MS_NS
+ASK_AGAIN_NS = 1_500 * MS_NS
+"""A greeting without answer: perhaps the prefill lives elsewhere by now."""
+GREET_FOR_NS = 6_000 * MS_NS
+"""With 0.5 s of delay each way, a connection and a greeting take 2.5 s."""
+MAX_UNACKED = 8
 
 
 class _State(StrEnum):
@@ -45,6 +52,8 @@ class _Prefill:
     route: Route | None = None
     session: Session | None = None
     control: zmq.Socket[bytes] | None = None
+    control_monitor: zmq.Socket[bytes] | None = None
+    was_connected: bool = False
     next_try_ns: int = 0
     greeting_since_ns: int = 0
     told_errors: set[str] = field(default_factory=set)
@@ -52,6 +61,8 @@ class _Prefill:
 
 class DecodeLinks(Links):
     """kv ROUTER (bound) and one control DEALER for each prefill."""
+
+    peers_are = "prefill"
 
     def __init__(
         self,
@@ -77,11 +88,12 @@ class DecodeLinks(Links):
     def kv_address(self) -> str:
         return self._kv_address
 
-    def sockets(self) -> dict[zmq.Socket[bytes], Callable[[list[bytes], int], None]]:
-        found: dict[zmq.Socket[bytes], Callable[[list[bytes], int], None]] = {self._kv: self._on_kv}
+    def sockets(self) -> dict[zmq.Socket[bytes], Handler]:
+        found: dict[zmq.Socket[bytes], Handler] = {self._kv: self._on_kv}
         for prefill in self._prefills.values():
-            if prefill.control is not None:
+            if prefill.control is not None and prefill.control_monitor is not None:
                 found[prefill.control] = self._on_control
+                found[prefill.control_monitor] = partial(self._on_control_event, prefill)
         return found
 
     def sessions(self) -> list[Session]:
@@ -136,6 +148,8 @@ class DecodeLinks(Links):
         self._num_sessions += 1
         prefill.route = route
         prefill.control = open_control(self._context, zmq.DEALER)
+        prefill.control_monitor = watch(prefill.control)
+        prefill.was_connected = False
         address = self._dial.dial("control", f"{route.control_host}:{route.control_port}")
         prefill.control.connect(f"tcp://{address}")
         prefill.session = Session(
@@ -150,10 +164,21 @@ class DecodeLinks(Links):
         prefill.next_try_ns = now_ns
 
     def _greet(self, prefill: _Prefill, now_ns: int) -> None:
-        if now_ns - prefill.greeting_since_ns > GREET_FOR_NS:
+        greeted_ns = now_ns - prefill.greeting_since_ns
+        if greeted_ns > GREET_FOR_NS:
             prefill.state = _State.RESOLVING
-        elif now_ns >= prefill.next_try_ns and prefill.session and prefill.control:
+            return
+        if greeted_ns > ASK_AGAIN_NS:
+            answer = prefill.resolver.answer()
+            if isinstance(answer, Route) and answer != prefill.route:
+                self._start_greeting(prefill, answer, now_ns)
+                return
+        if now_ns >= prefill.next_try_ns and prefill.session and prefill.control:
             prefill.next_try_ns = now_ns + HELLO_PERIOD_NS
+            if greeted_ns > ASK_AGAIN_NS:
+                prefill.resolver.ask()
+            if self._pulse.stands_still(now_ns):
+                return
             hello = Hello(
                 kv_address=self._kv_address,
                 fingerprint=self._identity.fingerprint,
@@ -163,7 +188,7 @@ class DecodeLinks(Links):
 
     # ---- control -------------------------------------------------------------------------------------
 
-    def _on_control(self, frames: list[bytes], now_ns: int) -> None:
+    def _on_control(self, frames: Sequence[Part], now_ns: int) -> None:
         envelope = self.read(frames)
         if envelope is None:
             return
@@ -179,8 +204,14 @@ class DecodeLinks(Links):
             case _ if prefill.state is not _State.UP or envelope.incarnation != prefill.session.to:
                 self.counters.stale += 1
             case _:
-                prefill.session.heard_ns = now_ns
-                self._on_message(prefill.session, envelope, now_ns)
+                self._on_body(prefill.session, envelope, now_ns)
+
+    def _on_control_event(self, prefill: _Prefill, frames: Sequence[Part], now_ns: int) -> None:
+        if not is_connected_event(frames):
+            return
+        if prefill.was_connected and prefill.state is _State.UP and prefill.session is not None:
+            self._on_reconnect(prefill.session, prefill.session.control_out, now_ns)
+        prefill.was_connected = True
 
     def _on_welcome(
         self, prefill: _Prefill, session: Session, envelope: Envelope, now_ns: int
@@ -191,26 +222,9 @@ class DecodeLinks(Links):
         session.heard_ns = now_ns
         prefill.state = _State.UP
         prefill.told_errors.clear()
-        self.counters.sessions_opened += 1
-        log.info("session %d with prefill %s is up", session.number, prefill.peer)
+        self._opened(session)
         self._deliver(PeerUp(peer=prefill.peer, incarnation=session.to))
         self.beat(session, now_ns)
-
-    def _on_message(self, session: Session, envelope: Envelope, now_ns: int) -> None:
-        body = envelope.body
-        match body:
-            case Beat():
-                for settled in session.on_beat(body, now_ns):
-                    self._deliver(settled)
-            case Reset():
-                self.lose(session, f"prefill {session.peer} ended the session")
-            case Hello() | Welcome() | Refused() | KvPages():
-                self.counters.malformed += 1
-            case _:
-                if session.control_in.accept(envelope.seq):
-                    self._deliver(PeerSaid(peer=session.peer, message=body))
-                else:
-                    self.counters.duplicates += 1
 
     def _addressed(self, envelope: Envelope) -> _Prefill | None:
         """The prefill whose current session a frame belongs to; frames for a predecessor have none."""
@@ -223,7 +237,7 @@ class DecodeLinks(Links):
 
     # ---- kv --------------------------------------------------------------------------------------------
 
-    def _on_kv(self, frames: list[bytes], now_ns: int) -> None:
+    def _on_kv(self, frames: Sequence[Part], now_ns: int) -> None:
         """ROUTER puts the sender's routing id first; then envelope and pages."""
         envelope = self.read(frames[1:2])
         if envelope is None:
@@ -236,19 +250,54 @@ class DecodeLinks(Links):
         session = prefill.session if prefill and prefill.state is _State.UP else None
         if prefill is None or session is None or envelope.incarnation != session.to:
             self.counters.stale += 1
+        elif not (self.has_room and session.arrivals.has_room):
+            self.counters.refused += 1
         elif not session.kv_in.accept(envelope.seq):
             self.counters.duplicates += 1
-            self.beat(session, now_ns)
+            self._owe_ack(session, now_ns)
         else:
-            self._take_pages(session, body, frames[2], now_ns)
+            session.arrivals.came(envelope.seq, len(frames[1]) + len(frames[2]))
+            self._take_pages(session, envelope.seq, body, frames[2], now_ns)
 
-    def _take_pages(self, session: Session, header: KvPages, data: bytes, now_ns: int) -> None:
+    def _take_pages(
+        self, session: Session, seq: int, header: KvPages, data: Part, now_ns: int
+    ) -> None:
         intact = (
             len(data) == header.num_pages * self._identity.page_bytes
             and xxhash.xxh3_64_intdigest(data) == header.checksum
         )
-        self._deliver(KvArrived(peer=session.peer, header=header, data=data, intact=intact))
-        self.beat(session, now_ns)  # the ack frees staging space over there
+        arrived = KvArrived(
+            peer=session.peer,
+            header=header,
+            data=data,
+            intact=intact,
+            session=session.number,
+            seq=seq,
+        )
+        self._deliver(arrived)
+        self._owe_ack(session, now_ns)  # the ack frees staging space over there
+
+    def _owe_ack(self, session: Session, now_ns: int) -> None:
+        """At the next tick, or now if many frames came in one go: a beat a frame costs a tenth of it."""
+        session.num_unacked += 1
+        if session.num_unacked >= MAX_UNACKED:
+            self.beat(session, now_ns)
+
+    def kv_credit(self) -> int:
+        return credit_of_each(len(self._prefills))
+
+    def num_arrived_bytes(self) -> int:
+        """Pages that wait for the loop, of all prefills."""
+        return sum(session.arrivals.num_bytes for session in self.sessions())
+
+    def taken(self, command: KvTaken) -> None:
+        session = self.session_of(command.peer)
+        if session is None or session.number != command.session:
+            return
+        # Every beat says what was taken; who may be waiting for it hears it at once.
+        if 2 * session.arrivals.num_bytes > self.kv_credit():
+            session.num_unacked += 1
+        session.arrivals.taken(command.seq)
 
     # ---- sending ---------------------------------------------------------------------------------------
 
@@ -264,16 +313,15 @@ class DecodeLinks(Links):
     def _drop(self, session: Session) -> None:
         prefill = self._prefills.get(session.peer)
         if prefill is not None and prefill.session is session:
-            log.warning("session %d with prefill %s is lost", session.number, session.peer)
             prefill.state = _State.RESOLVING
             prefill.next_try_ns = 0
             prefill.session = None
             self._close_control(prefill)
 
     def _close_control(self, prefill: _Prefill) -> None:
-        if prefill.control is not None:
-            prefill.control.close()
-            prefill.control = None
+        if prefill.control is not None and prefill.control_monitor is not None:
+            close_watched(prefill.control, prefill.control_monitor)
+            prefill.control = prefill.control_monitor = None
 
     def close(self) -> None:
         for prefill in self._prefills.values():

@@ -7,14 +7,17 @@ retired incarnation left in a proxy or a socket is dropped.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+import msgspec
 import zmq
 
 from engine.core.errors import InvariantError
-from engine.core.peer import Connect, Inbound, KvPages, KvSettled, PeerSaid, PeerUp, SendKv
-from engine.transfer.links import Links, bind, open_control, open_kv, try_send
+from engine.core.peer import Connect, Inbound, KvPages, KvSettled, PeerUp, SendKv
+from engine.transfer.links import Handler, Links, Part, bind, open_control, open_kv, try_send
+from engine.transfer.monitor import close_watched, is_connected_event, watch
 from engine.transfer.pulse import LoopPulse
 from engine.transfer.route import AddressMap
 from engine.transfer.session import Identity, Session
@@ -30,11 +33,15 @@ class _Decode:
 
     session: Session
     kv: zmq.Socket[bytes]
+    kv_monitor: zmq.Socket[bytes]
     routing_id: bytes
+    was_connected: bool = False
 
 
 class PrefillLinks(Links):
     """Control ROUTER (bound) and one kv DEALER for each decode."""
+
+    peers_are = "decode"
 
     def __init__(
         self,
@@ -58,8 +65,11 @@ class PrefillLinks(Links):
     def control_endpoint(self) -> str:
         return str(self._control.get_string(zmq.LAST_ENDPOINT))
 
-    def sockets(self) -> dict[zmq.Socket[bytes], Callable[[list[bytes], int], None]]:
-        return {self._control: self._on_control}
+    def sockets(self) -> dict[zmq.Socket[bytes], Handler]:
+        found: dict[zmq.Socket[bytes], Handler] = {self._control: self._on_control}
+        for decode in self._decodes.values():
+            found[decode.kv_monitor] = partial(self._on_kv_event, decode)
+        return found
 
     def sessions(self) -> list[Session]:
         return [decode.session for decode in self._decodes.values()]
@@ -74,6 +84,7 @@ class PrefillLinks(Links):
     def send_kv(self, command: SendKv, data: bytes, checksum: int) -> None:
         """Queue pages for a decode. If it is gone, its staging space is free at once."""
         settled = KvSettled(
+            peer=command.peer,
             room=command.header.room,
             owner=command.owner,
             staging_ids=command.staging_ids,
@@ -81,7 +92,7 @@ class PrefillLinks(Links):
         )
         session = self.session_of(command.peer)
         if session is None:
-            self._deliver(settled)
+            self._deliver(msgspec.structs.replace(settled, acknowledged=False))
             return
         header = command.header
         body = KvPages(
@@ -97,11 +108,11 @@ class PrefillLinks(Links):
 
     # ---- control ---------------------------------------------------------------------------------
 
-    def _on_control(self, frames: list[bytes], now_ns: int) -> None:
+    def _on_control(self, frames: Sequence[Part], now_ns: int) -> None:
         envelope = self.read(frames[1:])
         if envelope is None:
             return
-        routing_id = frames[0]
+        routing_id = bytes(frames[0])
         if isinstance(envelope.body, Hello):
             self._on_hello(envelope, envelope.body, routing_id, now_ns)
             return
@@ -109,25 +120,17 @@ class PrefillLinks(Links):
         if decode is None or not _is_current(envelope, decode.session):
             self._on_stale(envelope, routing_id)
             return
-        decode.routing_id = routing_id
-        decode.session.heard_ns = now_ns
-        self._on_message(decode.session, envelope, now_ns)
+        if decode.routing_id != routing_id:
+            decode.routing_id = routing_id
+            self._on_reconnect(decode.session, decode.session.control_out, now_ns)
+        self._on_body(decode.session, envelope, now_ns)
 
-    def _on_message(self, session: Session, envelope: Envelope, now_ns: int) -> None:
-        body = envelope.body
-        match body:
-            case Beat():
-                for settled in session.on_beat(body, now_ns):
-                    self._deliver(settled)
-            case Hello() | Welcome() | Refused() | KvPages():
-                self.counters.malformed += 1
-            case Reset():
-                self.lose(session, f"decode {session.peer} ended the session")
-            case _:
-                if session.control_in.accept(envelope.seq):
-                    self._deliver(PeerSaid(peer=session.peer, message=body))
-                else:
-                    self.counters.duplicates += 1
+    def _on_kv_event(self, decode: _Decode, frames: Sequence[Part], now_ns: int) -> None:
+        if not is_connected_event(frames):
+            return
+        if decode.was_connected:
+            self._on_reconnect(decode.session, decode.session.kv_out, now_ns)
+        decode.was_connected = True
 
     def _on_stale(self, envelope: Envelope, routing_id: bytes) -> None:
         """A living decode that talks in a dead session must learn of it."""
@@ -139,6 +142,8 @@ class PrefillLinks(Links):
         if envelope.incarnation in self._retired:
             self.counters.stale += 1
             return
+        if self._pulse.stands_still(now_ns):
+            return  # decode asks again
         problem = self._whats_wrong(hello)
         if problem is not None:
             log.error("decode %s refused: %s", envelope.src, problem)
@@ -175,6 +180,7 @@ class PrefillLinks(Links):
 
     def _open(self, envelope: Envelope, hello: Hello, routing_id: bytes, now_ns: int) -> None:
         kv = open_kv(self._context, zmq.DEALER)
+        kv_monitor = watch(kv)
         kv.connect(f"tcp://{self._dial.dial('kv', hello.kv_address)}")
         session = Session(
             identity=self._identity,
@@ -183,9 +189,8 @@ class PrefillLinks(Links):
             to=envelope.incarnation,
             heard_ns=now_ns,
         )
-        self._decodes[envelope.src] = _Decode(session, kv, routing_id)
-        self.counters.sessions_opened += 1
-        log.info("session %d with decode %s is up", session.number, session.peer)
+        self._decodes[envelope.src] = _Decode(session, kv, kv_monitor, routing_id)
+        self._opened(session)
         self._answer(envelope, routing_id, Welcome())
         self._deliver(PeerUp(peer=session.peer, incarnation=session.to))
 
@@ -215,15 +220,14 @@ class PrefillLinks(Links):
     def _drop(self, session: Session) -> None:
         decode = self._decodes.pop(session.peer, None)
         if decode is not None:
-            log.warning("session %d with decode %s is lost", session.number, session.peer)
-            decode.kv.close()
+            close_watched(decode.kv, decode.kv_monitor)
 
     def _advance(self, now_ns: int) -> None:
         """Prefill waits to be spoken to."""
 
     def close(self) -> None:
         for decode in self._decodes.values():
-            decode.kv.close()
+            close_watched(decode.kv, decode.kv_monitor)
         self._control.close()
 
 

@@ -29,14 +29,21 @@ class OutFrame:
 
 
 class SendWindow:
-    """Frames on their way. ``credit_bytes`` bounds what is sent and not acknowledged."""
+    """Frames on their way. ``credit_bytes`` bounds what is sent and not used up over there.
 
-    def __init__(self, credit_bytes: int, resend_after_ns: int) -> None:
-        self._credit_bytes = credit_bytes
+    ``is_taken_by_ack``: what has arrived is used up; else `take` says what is.
+    """
+
+    def __init__(
+        self, credit_bytes: int, resend_after_ns: int, is_taken_by_ack: bool = True
+    ) -> None:
+        self.credit_bytes = credit_bytes
         self._resend_after_ns = resend_after_ns
+        self._is_taken_by_ack = is_taken_by_ack
         self._queued: deque[OutFrame] = deque()
         self._unacked: deque[OutFrame] = deque()
-        self._bytes_in_flight = 0
+        self._untaken: deque[tuple[int, int]] = deque()
+        self._untaken_bytes = 0
         self._next_seq = 1
         self._progress_ns = 0
         self._backoff = 1
@@ -55,42 +62,52 @@ class SendWindow:
         self._next_seq += 1
 
     def peek(self) -> OutFrame | None:
-        """The next frame to send, if there is one and credit for it (or nothing is in flight)."""
+        """The next frame to send, if there is one and credit for it (or the other side has none to use)."""
         if not self._queued:
             return None
         frame = self._queued[0]
-        fits = self._bytes_in_flight + frame.num_bytes <= self._credit_bytes
-        return frame if fits or not self._unacked else None
+        fits = self._untaken_bytes + frame.num_bytes <= self.credit_bytes
+        return frame if fits or not self._untaken or self._was_sent(frame) else None
+
+    def _was_sent(self, frame: OutFrame) -> bool:
+        """Is it sent again? Then its bytes count already."""
+        return bool(self._untaken) and frame.seq <= self._untaken[-1][0]
 
     def sent(self, now_ns: int) -> None:
         """The frame that `peek` showed has gone out."""
         if not self._unacked:
             self._progress_ns = now_ns
         frame = self._queued.popleft()
-        self._bytes_in_flight += frame.num_bytes
+        if not self._was_sent(frame):
+            self._untaken.append((frame.seq, frame.num_bytes))
+            self._untaken_bytes += frame.num_bytes
         self._unacked.append(frame)
 
     def acknowledge(self, ack: int, now_ns: int) -> list[OutFrame]:
         """Everything up to ``ack`` has arrived; returns those frames."""
         done = []
         while self._unacked and self._unacked[0].seq <= ack:
-            frame = self._unacked.popleft()
-            self._bytes_in_flight -= frame.num_bytes
-            done.append(frame)
+            done.append(self._unacked.popleft())
         # After a rewind, acknowledged frames may stand in the queue again.
         while self._queued and self._queued[0].seq <= ack:
             done.append(self._queued.popleft())
+        if self._is_taken_by_ack:
+            self.take(ack)
         if done:
             self._progress_ns = now_ns
             self._backoff = 1
         return done
+
+    def take(self, seq: int) -> None:
+        """The other side has used up everything up to ``seq``."""
+        while self._untaken and self._untaken[0][0] <= seq:
+            self._untaken_bytes -= self._untaken.popleft()[1]
 
     def rewind(self, now_ns: int) -> None:
         """Send everything unacknowledged again, in order."""
         self.num_resends += len(self._unacked)
         self._queued.extendleft(reversed(self._unacked))
         self._unacked.clear()
-        self._bytes_in_flight = 0
         self._progress_ns = now_ns
 
     def is_overdue(self, now_ns: int) -> bool:
@@ -106,7 +123,8 @@ class SendWindow:
         left = [*self._unacked, *self._queued]
         self._unacked.clear()
         self._queued.clear()
-        self._bytes_in_flight = 0
+        self._untaken.clear()
+        self._untaken_bytes = 0
         return left
 
 

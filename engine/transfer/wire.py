@@ -10,7 +10,7 @@ import msgspec
 from engine.core.peer import KvPages, PeerMessage
 from engine.transfer.errors import FrameError
 
-VERSION = 1
+VERSION = 2
 MAX_CONTROL_BYTES = 1 << 20
 MAX_KV_BYTES = 64 << 20
 
@@ -41,6 +41,8 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, tag="beat"):
     """Sign of life from the I/O thread, with the loop's own pulse and cumulative acks.
 
     ``step_age_ns`` 0: the loop is idle. ``*_gap``: a later frame came than the one after the ack.
+    ``kv_taken``: the loop has taken pages up to here; ``kv_credit``: bytes that may be on their way or wait
+    for it, 0 from prefill, which takes none.
     """
 
     step: int
@@ -50,6 +52,8 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, tag="beat"):
     control_gap: bool
     kv_ack: int
     kv_gap: bool
+    kv_taken: int
+    kv_credit: int
 
 
 Body = Hello | Welcome | Refused | Reset | Beat | KvPages | PeerMessage
@@ -75,7 +79,7 @@ def encode(envelope: Envelope) -> bytes:
     return _ENCODER.encode(envelope)
 
 
-def decode(frame: bytes) -> Envelope:
+def decode(frame: bytes | memoryview) -> Envelope:
     """Read an envelope. Raises FrameError on anything else."""
     try:
         envelope = _DECODER.decode(frame)

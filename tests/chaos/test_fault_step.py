@@ -22,6 +22,7 @@ from chaos.journal import Journal
 from chaos.links import Link
 from chaos.records import FaultEvent, FaultRecord, read_jsonl
 from chaos.toxiproxy.server import ToxiproxyServer
+from chaos.undo import Undo
 
 Serve = Callable[..., ToxiproxyServer]
 LinkTo = Callable[[socket.socket], Link]
@@ -60,7 +61,10 @@ class FileFault:
     def verify(self) -> Proof:
         return Proof(proven=self.path.exists(), text="seen")
 
-    def heal(self) -> HealReport:
+    def undo(self) -> tuple[Undo, ...]:
+        return ()
+
+    def heal(self, urgent: bool = False) -> HealReport:
         self._note("heal")
         self.num_heals += 1
         self.path.unlink(missing_ok=True)

@@ -12,11 +12,12 @@ from chaos.errors import Halted
 from chaos.fault_step import ActiveFaults
 from chaos.faults.kill import DECLARATION
 from chaos.freshness import Freshness
-from chaos.guards import GuardWatch, NoDataGuard, Sending, StuckRequestGuard, build_guards
+from chaos.guards import Eyes, GuardWatch, NoDataGuard, Sending, StuckRequestGuard, build_guards
 from chaos.history_tail import HistoryTail
 from chaos.interrupt import Brake
 from chaos.journal import Journal
 from chaos.records import EventKind, RunEvent, read_jsonl
+from chaos.slo import Recent
 from chaos.spec import NoData, StuckRequest
 from loadtest.history import End, Outcome, Sent
 
@@ -142,7 +143,16 @@ def test_a_trip_ends_a_wait_within_half_a_second(
 ) -> None:
     tail, freshness = HistoryTail(path), Freshness()
     specs = (StuckRequest(older_than_s=0.3), NoData(for_s=5))
-    guards = build_guards(specs, ["p0"], tail, freshness, ActiveFaults(), BUSY)
+    active = ActiveFaults()
+    eyes = Eyes(
+        workers=("p0",),
+        history=tail,
+        freshness=freshness,
+        active=active,
+        sending=BUSY,
+        recent=Recent(lambda: active.first_on_ns),
+    )
+    guards = build_guards(specs, eyes)
     watch = GuardWatch(guards, tail, freshness, brake, journal)
     append(path, sent("hung"))
     begun = time.monotonic()

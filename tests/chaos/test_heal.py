@@ -120,6 +120,33 @@ def test_first_rung_suffices_when_peers_hung_up_during_the_stall(
         assert heal_links(server, [link]).rung is HealRung.REMOVE_TOXICS, "and again"
 
 
+def test_healing_many_waiting_connections_does_not_crash_the_server(
+    serve: Serve, link_to: LinkTo, listener: socket.socket
+) -> None:
+    """A larger rate instead of toxicity 0 made the server panic here: slice bounds out of range."""
+    link = link_to(listener)
+    server = serve(link)
+    pid = server.pid
+    with contextlib.ExitStack() as stack:
+        ends = []
+        for _ in range(150):
+            near = socket.create_connection((link.listen.host, link.listen.port), 5)
+            ends.append((stack.enter_context(near), stack.enter_context(listener.accept()[0])))
+        for toxic in stall.TOXICS:
+            server.client.add_toxic(link.proxy, toxic)
+        for near, far in ends:
+            near.sendall(b"up")
+            far.sendall(b"down")
+            time.sleep(0.001)
+        report = heal_links(server, [link])
+        assert (report.rung, report.healed) == (HealRung.REMOVE_TOXICS, True), report.detail
+        assert server.pid == pid, "the server crashed"
+        for near, far in ends:
+            for end, expected in ((far, b"up"), (near, b"down")):
+                end.settimeout(5)
+                assert end.recv(10) == expected
+
+
 def test_second_rung_when_back_pressure_hangs_the_api(
     serve: Serve, link_to: LinkTo, listener: socket.socket
 ) -> None:

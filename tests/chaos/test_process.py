@@ -42,7 +42,7 @@ def test_a_started_program_is_on_record(launcher: Launcher, tmp_path: Path) -> N
     assert (record.name, record.pid, record.ports) == ("sleeper", process.pid, (4242,))
     stat = proc.read_stat(process.pid)
     assert stat is not None
-    assert (stat.started_ticks, stat.session) == (record.started_ticks, process.pid)
+    assert stat.started_ticks == record.started_ticks
     launcher.stop(process)
     assert read_jsonl(tmp_path / "processes.jsonl", ProcessRecord)[-1].ended
 
@@ -85,6 +85,31 @@ def test_a_program_that_is_not_there(launcher: Launcher) -> None:
     process = launcher.start("absent", ["/no/such/program"])
     assert process.wait(10)
     assert "cannot start /no/such/program" in process.tail()
+
+
+GRANDCHILD = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_child_in_a_session_of_its_own_is_a_member_and_ends_too(launcher: Launcher) -> None:
+    """As a worker's scheduler is: what does not count it stops, slows and sweeps half of a worker."""
+    process = launcher.start("parent", [sys.executable, "-c", GRANDCHILD])
+    deadline = time.monotonic() + 10
+    while not process.tail().strip().isdigit() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    child = int(process.tail())
+    members = process.members()
+    assert {one.pid for one in members} == {process.pid, child}
+    orphan = [one for one in members if one.pid == child]
+    process.signal(signal.SIGKILL)
+    assert process.wait(5)
+    assert process.members() == orphan, "it has another parent now"
+    assert launcher.stop(process) == []
+    assert proc.wait_gone(orphan, 5) == []
 
 
 RUNNER = """

@@ -75,6 +75,24 @@ def test_the_seed_can_be_replaced(tmp_path: Path) -> None:
         ("duration_s: 20", "duration_s: 0", "load.duration_s", "> 0"),
         ("{duration_s: 20}", "{prompts: {isl_min: 9000}}", "load.prompts.isl_min", "larger"),
         (
+            "guards:",
+            "expect: {report_only: [recovery]}\nguards:",
+            "expect.report_only",
+            "judge the workers",
+        ),
+        (
+            "guards:",
+            "expect: {report_only: [answers]}\nguards:",
+            "expect.report_only[0]",
+            "",
+        ),
+        (
+            "{duration_s: 20}",
+            "{duration_s: 20, aborts: {mix: [{kind: deadline, at: decode, after_ms: [1, 2]}]}}",
+            "load.aborts.mix[0].at",
+            "kind rid",
+        ),
+        (
             "{duration_s: 20}",
             "{prompts: {isl_max: 90000}}",
             "deployment.worker.max_total_tokens",

@@ -13,17 +13,18 @@ from pathlib import Path
 import pytest
 
 from chaos.codes import CutMode
+from chaos.fault_spec import LinkFaultSpec
 from chaos.faults.build import build_fault
 from chaos.interrupt import Brake
 from chaos.journal import Journal
 from chaos.local import LocalDeployment
 from chaos.pairs import Completion, Pair, ask_pair, make_ask
 from chaos.process import Launcher
-from chaos.spec import DeploymentSpec, LinkFaultSpec, RouterSpec, WorkerSpec
+from chaos.spec import DeploymentSpec, RouterSpec, WorkerSpec
 from chaos.tools import require_toxiproxy
 from tests.e2e.client import Front, prompt_of, wait_until
 
-pytestmark = [pytest.mark.e2e]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(110)]
 WORKER = WorkerSpec(max_total_tokens=4096, nice=0)
 PAIRS_SQL = """
 SELECT p.instance || '-' || d.instance, p.rid FROM spans p JOIN spans d ON p.room = d.room
@@ -173,7 +174,6 @@ def test_a_dead_decode_hurts_no_other_pair(two_by_two: LocalDeployment, front: F
     assert whole_and_equal(again, expected) == []
 
 
-@pytest.mark.timeout(110)
 def test_one_prefill_feeds_three_decodes(tmp_path: Path) -> None:
     with running(tmp_path, 1, 3) as deployment:
         front = Front(deployment)

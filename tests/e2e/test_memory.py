@@ -9,7 +9,7 @@ from bench.memory import Row, Usage, grown, measure, targets
 from chaos.local import LocalDeployment
 from tests.e2e.client import Front
 
-pytestmark = [pytest.mark.e2e]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(110)]
 
 
 def wrong(rows: list[Row]) -> list[str]:

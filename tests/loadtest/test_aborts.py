@@ -82,6 +82,21 @@ def test_rid_abort_reaches_every_worker_and_ends_the_stream(
     assert not decode.events("disconnect")
 
 
+def test_rid_abort_of_one_half_goes_to_that_role_alone(
+    stub: Callable[..., StubProcess], load: Callable[..., LoadResult], tmp_path: Path
+) -> None:
+    decode, prefill = stub("--itl-ms", "30"), stub()
+    result = load(
+        *("--url", decode.url, "--abort-url", f"prefill={prefill.url}"),
+        *("--abort-url", f"decode={decode.url}", "--request-rate", "10", "--num-prompts", "4"),
+        *mix(tmp_path / "mix.json", kind="rid", at="decode", after_ms=[50, 200]),
+    )
+    sent, ends = result.records()
+    assert {end.outcome for end in ends.values()} == {Outcome.ABORTED_RID}
+    assert {event["rid"] for event in decode.events("abort")} == sent.keys()
+    assert not prefill.events("abort")
+
+
 def test_rid_abort_is_repeated_while_it_is_ignored(
     stub: Callable[..., StubProcess], load: Callable[..., LoadResult], tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ def config(*options: str) -> LoadConfig:
         (("--url", "https://host"), "--url"),
         (("--url", "http://host:99999"), "--url"),
         (("--abort-url", "d0"), "--abort-url"),
+        (("--abort-url", "router=http://host:1"), "--abort-url"),
         (("--request-rate", "0"), "--request-rate"),
         (("--request-rate", "nan"), "--request-rate"),
         (("--duration", "-1"), "--duration"),
@@ -69,10 +71,23 @@ def test_wrong_usage_exits_2_and_names_the_flag(
     assert message.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "urls"), [("disconnect", ()), ("rid", ()), ("rid", ("prefill=http://127.0.0.1:9",))]
+)
+def test_an_abort_of_one_half_needs_kind_rid_and_a_worker_of_that_role(
+    kind: str, urls: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mix.json"
+    path.write_text(json.dumps([{"kind": kind, "at": "decode", "after_ms": [5, 9]}]))
+    flags = [text for url in urls for text in ("--abort-url", url)]
+    assert load(parse("--abort-mix", str(path), *flags)) == 2
+    assert capsys.readouterr().err.startswith("severance load: --abort-mix: ")
+
+
 def test_defaults_and_names_of_other_tools() -> None:
     plain = config()
     assert plain.mode is Mode.OPEN
-    assert plain.abort_urls == (plain.url,)
+    assert plain.abort_urls.all == (plain.url,)
     assert plain.shapes.aborts.share == 0
     other = config(
         *("--benchmark-duration", "9", "--request-count", "8", "--arrival-smoothness", "2"),

@@ -5,14 +5,26 @@ from __future__ import annotations
 from itertools import pairwise
 
 from engine.core.codes import AbortReason
-from engine.simulator.schedule import LINK_FAULTS, Fault, FaultKind, Half, Request, Schedule
+from engine.simulator.schedule import (
+    LINK_FAULTS,
+    Act,
+    ActKind,
+    Fault,
+    FaultKind,
+    Half,
+    Request,
+    Schedule,
+)
 
 Pair = tuple[int, int]
 
 OWN_FAULT = frozenset(
-    {str(AbortReason.QUEUE_FULL), str(AbortReason.INPUT_TOO_LONG), str(AbortReason.KV_EXHAUSTED)}
+    {
+        *(str(AbortReason.QUEUE_FULL), str(AbortReason.INPUT_TOO_LONG)),
+        *(str(AbortReason.DEADLINE), str(AbortReason.TRANSFER_FAILED)),
+    }
 )
-"""Ends that a request may have with no fault anywhere near."""
+"""Ends that a request may have with no fault anywhere near (`legal` judges whether it may have it)."""
 
 LIGHT_CUT_MS = {"bootstrap": 2000, "control": 1000, "kv": 2000}
 """Cuts up to this long lose nothing and abort nothing (DESIGN 7)."""
@@ -90,13 +102,28 @@ def _is_near(cut: Fault, other: Fault) -> bool:
 
 
 def aborted_rids(schedule: Schedule) -> frozenset[str]:
-    """An abort by rid hits every room of the rid."""
-    return frozenset(request.rid for request in schedule.requests if request.aborts)
+    """An abort by rid hits every room of the rid; a prefix hits more."""
+    prefixes = tuple(act.rid for act in schedule.acts if act.kind is ActKind.ABORT_PREFIX)
+    return frozenset(
+        request.rid
+        for request in schedule.requests
+        if request.aborts or (prefixes and request.rid.startswith(prefixes))
+    )
 
 
-def must_complete(request: Request, unhurt: frozenset[Pair], aborted: frozenset[str]) -> bool:
+def must_complete(
+    request: Request, unhurt: frozenset[Pair], aborted: frozenset[str], acts: tuple[Act, ...]
+) -> bool:
+    workers = {f"p{request.prefill}", f"d{request.decode}"}
+    came_before_abort_all = any(
+        act.kind is ActKind.ABORT_ALL
+        and act.worker in workers
+        and request.at_ms < act.at_ms + APART_MS
+        for act in acts
+    )
     return (
         request.half is Half.BOTH
         and (request.prefill, request.decode) in unhurt
         and request.rid not in aborted
+        and not came_before_abort_all
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from engine.core.codes import DisaggregationMode
+from engine.core.disagg import DisaggScheduler
 from engine.simulator.clock import MS_NS, START_NS
 from engine.simulator.history import HalfRecord
 from engine.simulator.oracle.blast import (
     OWN_FAULT,
+    Pair,
     aborted_rids,
     long_cuts,
     must_complete,
@@ -16,7 +18,7 @@ from engine.simulator.oracle.blast import (
 from engine.simulator.oracle.invariants import StepOracle
 from engine.simulator.oracle.violation import BrokenLaw, Law
 from engine.simulator.process import Process, World
-from engine.simulator.schedule import Request, Schedule
+from engine.simulator.schedule import Direction, Fault, Request, Schedule
 
 TOLD_WITHIN_NS = 1_000 * MS_NS
 """One half aborts: the other, if nothing is broken between them, follows within this."""
@@ -27,9 +29,9 @@ NOTICED_WITHIN_NS = 2_000 * MS_NS
 """Both halves of what a long cut of `control` hurts have ended within this."""
 MET_WITHIN_NS = 60 * MS_NS
 """By then the halves of a request know of each other, where the pair has met before."""
-SERVED_WITHIN_NS = 12_000 * MS_NS
-"""A request on a pair without faults of its own never waits longer, whatever its neighbors suffer: those
-may hold prefill's staging space until their transfers time out (10 s)."""
+SERVED_WITHIN_NS = 6_000 * MS_NS
+"""A request on a pair without faults of its own never waits longer, whatever its neighbors suffer: a decode's
+pages that are reserved for a prefill that went silent are free after the bootstrap timeout (5 s)."""
 
 
 class EndOracle:
@@ -76,7 +78,7 @@ class EndOracle:
         for request in self._schedule.requests:
             prefill = halves.get((f"p{request.prefill}", request.rid, request.room))
             decode = halves.get((f"d{request.decode}", request.rid, request.room))
-            if must_complete(request, unhurt, aborted):
+            if must_complete(request, unhurt, aborted, self._schedule.acts):
                 self._check_bystander(prefill, decode)
             if (request.prefill, request.decode) in untouched and prefill and decode:
                 self._check_starved(prefill, decode)
@@ -91,6 +93,39 @@ class EndOracle:
             if half.abort_ns and half.worker not in hurt and late_ns > HEEDED_WITHIN_NS:
                 text = f"{half.name} ended {late_ns // MS_NS} ms after its abort"
                 raise self._steps.broken(Law.ABORT_PROMPT, text)
+
+    def check_deadlines(self) -> None:
+        """A worker without faults of its own ends a request soon after the client's deadline."""
+        hurt = {target for fault in self._schedule.faults for target in fault.targets}
+        for half in self._world.history.halves.values():
+            deadline_ns = half.arrived_ns + half.request.deadline_ms * MS_NS
+            late_ns = half.ended_ns - deadline_ns
+            if half.request.deadline_ms and half.worker not in hurt and late_ns > HEEDED_WITHIN_NS:
+                text = f"{half.name} ended {late_ns // MS_NS} ms after its deadline"
+                raise self._steps.broken(Law.DEADLINE_KEPT, text)
+
+    def plan_cuts(self) -> None:
+        """Two seconds into a long cut the two know that they have lost each other, busy or not."""
+        for pair, cut in long_cuts(self._schedule):
+            at_ns = START_NS + cut.at_ms * MS_NS + NOTICED_WITHIN_NS
+            self._world.clock.at(at_ns, self._check_parted, pair, cut)
+
+    def _check_parted(self, pair: Pair, cut: Fault) -> None:
+        prefill, decode = f"p{pair[0]}", f"d{pair[1]}"
+        if self._has_peer(decode, f"{prefill}:1"):
+            text = f"{decode} takes {prefill} for alive, 2 s into a cut"
+            raise self._steps.broken(Law.CUT_NOTICED, text)
+        is_heard = (
+            cut.direction is Direction.BACK
+        )  # then it may have opened the next session already
+        if not is_heard and self._has_peer(prefill, decode):
+            text = f"{prefill} takes {decode} for alive, 2 s into a cut"
+            raise self._steps.broken(Law.CUT_NOTICED, text)
+
+    def _has_peer(self, worker: str, peer: str) -> bool:
+        process = self._world.workers[worker].process
+        core = process.core if process is not None else None
+        return isinstance(core, DisaggScheduler) and peer in core.peers
 
     def check_cuts(self) -> None:
         """What was under way on a pair when its control link was cut for long has ended soon after."""

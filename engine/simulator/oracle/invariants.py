@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 import zlib
+from typing import cast
 
 from engine.core.codes import DisaggregationMode, KVPoll
 from engine.core.disagg import DisaggScheduler
-from engine.core.io_struct import TokenOut
+from engine.core.io_struct import ControlResp, TokenOut
 from engine.core.ledger import Resource
 from engine.core.peer import SendKv
 from engine.core.scheduler import Scheduler
 from engine.simulator.clock import MS_NS, START_NS
-from engine.simulator.history import HalfRecord
+from engine.simulator.forward import RunningForward
+from engine.simulator.history import Call, HalfRecord
+from engine.simulator.oracle.forwards import ForwardOracle
+from engine.simulator.oracle.legal import LegalEnds
 from engine.simulator.oracle.violation import BrokenLaw, Law, Violation
 from engine.simulator.process import Process, World
 from engine.simulator.runner import expected_tokens
+from engine.simulator.schedule import Topology
 from engine.simulator.workload import prompt_of
 
-SCAN_PERIOD = 48
-"""Steps of the whole fleet between two full scans."""
+SCAN_PERIOD = 32
+"""Steps of the whole fleet, with something new in them, between two full scans."""
 
 
 class StepOracle:
     """Implements `engine.simulator.process.Observer`; raises BrokenLaw at the first violation."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, topology: Topology, check_period: int = 1) -> None:
         self._world = world
+        self._check_period = check_period
         self._expected: dict[int, tuple[int, ...]] = {}
+        self._legal = LegalEnds(topology, world.history)
+        self._forwards = ForwardOracle(world.history)
+        self._paused_ns: dict[str, int] = {}
         self.num_steps = 0
+        self.num_checked = 0
         self.digest = 0
+
+    @property
+    def num_cancelled(self) -> int:
+        return self._forwards.num_cancelled
 
     def broken(self, law: Law, text: str) -> BrokenLaw:
         at_ms = (self._world.clock.now_ns - START_NS) // MS_NS
@@ -51,6 +65,7 @@ class StepOracle:
             record.tokens.append(token.token_id)
         if out.tokens:
             self._check_tokens(record)
+            self._check_paused(process, record)
         if out.finish is not None:
             record.finish = out.finish
             record.ended_ns = self._world.clock.now_ns
@@ -85,8 +100,41 @@ class StepOracle:
             text = f"{record.name} answered {record.tokens}, should be {list(want)}"
             raise self.broken(Law.RIGHT_TOKENS, text)
 
+    def _check_paused(self, process: Process, record: HalfRecord) -> None:
+        """Transfers go on while generation is paused, and a transfer's end brings the first token."""
+        paused_ns = self._paused_ns.get(process.core.config.incarnation)
+        is_paused = paused_ns is not None and self._world.clock.now_ns > paused_ns
+        if is_paused and len(record.tokens) > 1:
+            text = f"{record.name} got a token while {process.name} was paused"
+            raise self.broken(Law.NO_TOKEN_WHILE_PAUSED, text)
+
+    def on_control(self, process: Process, answer: ControlResp) -> None:
+        call = self._world.history.calls.pop(answer.id, None)
+        if call is None:
+            raise self.broken(Law.ONE_ANSWER, f"{process.name} answered call {answer.id} again")
+        incarnation = process.core.config.incarnation
+        match call.op:
+            case "pause":
+                self._paused_ns[incarnation] = self._world.clock.now_ns
+            case "continue":
+                self._paused_ns.pop(incarnation, None)
+            case _ if b"true" in answer.body:
+                self._check_flushed(process, call)
+
+    def _check_flushed(self, process: Process, call: Call) -> None:
+        for record in self._world.history.open_at(process.name):
+            if record.accepted and record.arrived_ns < call.at_ns:
+                text = f"{process.name} says that it is flushed, {record.name} is open"
+                raise self.broken(Law.FLUSH_IS_HONEST, text)
+
     def _check_finish(self, process: Process, record: HalfRecord) -> None:
         core, request = process.core, record.request
+        abort = record.finish.abort if record.finish is not None else None
+        if abort is not None:
+            wrong = self._legal.whats_wrong(record, abort, self._world.clock.now_ns)
+            if wrong is not None:
+                text = f"{record.name} ended with {abort.reason} ({abort.message}): {wrong}"
+                raise self.broken(Law.LEGAL_END, text)
         if record.completed and record.abort_ns:
             raise self.broken(Law.ABORT_HEEDED, f"{record.name} completed after its abort")
         whole = len(record.tokens) == len(self.expected(record))
@@ -111,13 +159,25 @@ class StepOracle:
 
     # ---- steps -----------------------------------------------------------------------------------
 
-    def after_step(self, process: Process) -> None:
+    def on_forward_end(self, process: Process, forward: RunningForward) -> None:
+        wrong = self._forwards.on_end(process, forward, self._world.clock.now_ns)
+        if wrong is not None:
+            raise self.broken(Law.STOPPED_BY_LAYER, wrong)
+
+    def after_step(self, process: Process, has_news: bool) -> None:
         self.num_steps += 1
+        if not has_news:
+            return
+        self.num_checked += 1
+        left = self._forwards.after_step(process)
+        if left is not None:
+            raise self.broken(Law.FREED_NEXT_STEP, left)
+        if self.num_checked % self._check_period:
+            return
         self._check_conservation(process)
-        core = process.core
-        assert isinstance(core, DisaggScheduler)
-        self._check_peers(process.name, core)
-        if self.num_steps % SCAN_PERIOD == 0:
+        if len(process.core.rooms):
+            self._check_peers(process.name, cast(DisaggScheduler, process.core))
+        if self.num_checked % (SCAN_PERIOD * self._check_period) == 0:
             self.scan(process)
 
     def _check_conservation(self, process: Process) -> None:

@@ -17,6 +17,7 @@ import msgspec
 import yaml
 
 from chaos.codes import CutMode, ProcessMode
+from chaos.fault_spec import LinkFaultSpec, ProcessFaultSpec
 from chaos.records import (
     EventKind,
     FaultEvent,
@@ -28,7 +29,7 @@ from chaos.records import (
     WorkerLedger,
 )
 from chaos.scenario import Scenario, dump_scenario
-from chaos.spec import LinkFaultSpec, ProcessFaultSpec, Step
+from chaos.spec import Step
 from dashboards.spans import SCHEMA, Span
 from loadtest.history import AbortFired, AbortKind, AbortPlan, End, HistoryRecord, Outcome, Sent
 from tests.chaos.oracle.spans_builder import CLOCK, HOST, Codes, SpanMaker, mono, wall
@@ -402,6 +403,8 @@ class HealthyRun:
     def _events(self) -> None:
         for name, at in PHASES.items():
             self.events.append(make_event(EventKind.PHASE, name, at))
+        drained = make_event(EventKind.NOTE, "drained", PHASES["final"] - 0.01)
+        self.events.append(msgspec.structs.replace(drained, ok=True))
         probe = make_event(EventKind.PROBE, "capacity:p0-d0", 47.0)
         self.events.append(
             msgspec.structs.replace(probe, ok=True, value=float(PAGES * PAGE_SIZE - 12))

@@ -86,6 +86,14 @@ def test_a_run_with_bystanders_and_a_short_cut_passes(tmp_path: Path) -> None:
     assert verdict.bystanders.ttft_p95_ms.ratio == pytest.approx(1.0)
 
 
+def test_a_pool_that_was_used_as_wanted_passes(tmp_path: Path) -> None:
+    run = HEALTHY.copy()
+    run.expect["min_pool_used"] = 0.1
+    check = check_of(judged(run, tmp_path), "pool_used")
+    assert check.status is CheckStatus.PASS, check.observed
+    assert "most held: p0" in check.observed
+
+
 def test_the_router_time_is_what_no_worker_covers(tmp_path: Path) -> None:
     """A completed request is 2 ms old when sent, at the workers from 4 ms on, and ends 10 ms after them."""
     router = judged(HEALTHY.copy(), tmp_path).router

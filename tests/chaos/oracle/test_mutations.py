@@ -569,6 +569,15 @@ def too_few_aborts_in_decode(run: HealthyRun) -> None:
     run.expect["min_decode"] = 200
 
 
+@breaks("pool_used", UNKNOWN)
+def the_pool_was_never_that_full(run: HealthyRun) -> None:
+    """Somebody's pool was, for a moment only."""
+    run.expect["min_pool_used"] = 0.9
+    which = next(s for s in run.samples if s.phase == "load" and s.ledger is not None)
+    full = ResourceCount(total=PAGES, free=0, held=PAGES)
+    change_ledger(run, lambda sample: sample is which, resources={"kv_pages": full})
+
+
 # ---- faults ---------------------------------------------------------------------------------------
 
 
@@ -899,6 +908,27 @@ def guard_tripped_in_silence(run: HealthyRun) -> None:
 @breaks("run_complete", UNKNOWN)
 def load_far_too_short(run: HealthyRun) -> None:
     drop(run.history, lambda r: isinstance(r, Sent) and r.sent_ns > mono(12))
+
+
+# ---- a target without a ledger ------------------------------------------------------------------
+
+NO_LEDGER = HealthyRun()
+NO_LEDGER.info = replace(NO_LEDGER.info, cannot_show=("ledger",))
+
+
+@breaks("drained", FAIL, NO_LEDGER)
+def a_worker_has_a_request_for_ever(run: HealthyRun) -> None:
+    change(run.events, lambda event: event.name == "drained", ok=False, detail="not idle")
+
+
+@breaks("drained", UNKNOWN, NO_LEDGER)
+def nobody_waited_for_the_workers(run: HealthyRun) -> None:
+    drop(run.events, lambda event: event.name == "drained")
+
+
+@breaks("drained", UNKNOWN, NO_LEDGER)
+def waited_before_the_last_request_was_over(run: HealthyRun) -> None:
+    change(run.events, lambda event: event.name == "drained", at_ns=mono(12))
 
 
 def check_of(verdict: Verdict, check_id: str) -> CheckStatus:

@@ -104,6 +104,16 @@ def test_requests_of_other_pairs_are_not_exposed(one_pair: RunEvidence) -> None:
         assert not met & half, "p0 is an end of the link, but not with this decode"
 
 
+def test_a_request_that_the_kill_ended_before_its_line_was_written_is_exposed(
+    one_pair: RunEvidence,
+) -> None:
+    kill = one_pair.faults[2]
+    hit = next(request for request in one_pair.requests if request.errored)
+    assert hit.end is not None
+    late = replace(kill, injected_ns=hit.end.end_ns + 1)
+    assert hit.rid in exposed_rids(one_pair, late)
+
+
 def test_an_abort_on_another_pair_is_not_permitted(one_pair: RunEvidence) -> None:
     """One dead pair never hurts another: if it does, the fault is no excuse."""
     assert check_abort_spans(two_by_two(one_pair, set())).status is CheckStatus.PASS

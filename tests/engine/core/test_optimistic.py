@@ -91,7 +91,7 @@ def test_what_was_computed_before_the_bootstrap_is_sent_after_it(computed: int) 
         assert_clean(worker)
 
 
-def test_parked_it_holds_no_metadata_slot_and_takes_one_to_be_sent() -> None:
+def test_parked_it_holds_no_metadata_slot_and_is_sent_at_once_when_they_meet() -> None:
     pair = make_pair()
     req = ask(pair, "a", 7)
     compute(pair)
@@ -102,7 +102,7 @@ def test_parked_it_holds_no_metadata_slot_and_takes_one_to_be_sent() -> None:
     meet(pair)
     pair.prefill.step(pair.now_ns)
     assert req.stage is Stage.TRANSFER
-    assert Resource.METADATA_SLOTS in held_by(pair, req)
+    assert set(held_by(pair, req)) == {Resource.STAGING_PAGES}  # the token went with the last page
 
 
 def test_parked_without_a_free_metadata_slot_it_waits_for_one() -> None:

@@ -7,7 +7,14 @@ import pytest
 from engine.core.codes import AbortReason, AbortVia
 from engine.core.config import SECOND_NS
 from engine.core.io_struct import AbortInfo
-from engine.core.peer import Inbound
+from engine.core.peer import Connect, Inbound
+from engine.simulator.clock import MS_NS, VirtualClock
+from engine.simulator.network import Network, Wire
+from engine.simulator.sockets import Sockets
+from engine.transfer.decode_links import DecodeLinks
+from engine.transfer.pulse import LoopPulse
+from engine.transfer.route import AddressMap, Route
+from engine.transfer.session import Identity
 from tests.engine.core.twin import Pair, Worker, make_abort
 
 NOW = SECOND_NS
@@ -112,3 +119,54 @@ def test_a_queue_limit_of_one_lets_one_wait() -> None:
     pair.prefill.inbox.append(decode_request(pair, "b", 8))
     pair.prefill.step(NOW)
     assert the_abort(pair.prefill, "b").reason is AbortReason.QUEUE_FULL
+
+
+class Rendezvous:
+    """Answers every question at once, and counts them."""
+
+    def __init__(self) -> None:
+        self.num_asked = 0
+        self._has_answer = False
+
+    def ask(self) -> None:
+        self.num_asked += 1
+        self._has_answer = True
+
+    def answer(self) -> Route | None:
+        had, self._has_answer = self._has_answer, False
+        route = Route(
+            worker_name="p0",
+            incarnation="p0.1",
+            control_host="p0",
+            control_port=2,
+            page_size=4,
+            fingerprint="sim",
+        )
+        return route if had else None
+
+
+def test_a_decode_that_greets_in_vain_asks_the_rendezvous_ten_times_a_second_at_most() -> None:
+    """It asked at every tick of the I/O thread, each time over a connection and a thread of its own."""
+    clock = VirtualClock()
+    wire = Wire(MS_NS, 1)
+    network = Network(clock, {"control": wire, "kv": wire})
+    rendezvous = Rendezvous()
+    links = DecodeLinks(
+        Identity(
+            worker_name="d0",
+            incarnation="d0.1",
+            fingerprint="sim",
+            page_bytes=4,
+            dead_after_ns=SECOND_NS,
+        ),
+        "d0:3",
+        AddressMap({}),
+        lambda _: None,
+        LoopPulse(),
+        Sockets(network).context("d0", lambda _: None).as_zmq(),
+        lambda _: rendezvous,
+    )
+    links.connect(Connect(peer="p0:1"))  # nobody listens at p0:2
+    for tick in range(300):
+        links.tick(clock.now_ns + tick * 10 * MS_NS)
+    assert 3 <= rendezvous.num_asked <= 30

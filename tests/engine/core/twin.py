@@ -232,6 +232,7 @@ class Pair:
 
     def _carry_kv(self, send: SendKv, data: bytes) -> None:
         settled = KvSettled(
+            peer="d",
             room=send.header.room,
             owner=send.owner,
             staging_ids=send.staging_ids,

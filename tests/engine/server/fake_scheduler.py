@@ -25,6 +25,7 @@ from engine.core.io_struct import (
     FinishReason,
     FromScheduler,
     GaugeSample,
+    RefusedReq,
     SchedulerBeat,
     SchedulerReady,
     SpanStamp,
@@ -66,12 +67,13 @@ class Seen(msgspec.Struct):
 
     aborts: list[dict[str, object]] = []
     generates: list[dict[str, object]] = []
+    refusals: list[dict[str, object]] = []
 
 
 class FakeScheduler:
     def __init__(self, args: SchedulerArgs) -> None:
         self.args = args
-        self.seen = Seen(aborts=[], generates=[])
+        self.seen = Seen(aborts=[], generates=[], refusals=[])
         self.open: dict[tuple[str, int | None], tuple[TokenizedGenerateReqInput, Script]] = {}
         self.next_beat = 0.0
         self.muted_until = 0.0
@@ -118,6 +120,8 @@ class FakeScheduler:
                 self.on_generate(message)
             case AbortReq():
                 self.on_abort(message)
+            case RefusedReq():
+                self.seen.refusals.append(msgspec.to_builtins(message))
             case ControlReq():
                 self.send(ControlResp(id=message.id, body=self.control(message)))
 

@@ -167,3 +167,35 @@ def test_other_bad_calls(
 
     assert answer.status == status
     assert answer.json["error"]["code"] == status
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"text": "a", "sampling_params": {"n": 2}}, "transfer_failed"),
+        ({"text": 5}, "transfer_failed"),
+        ({"text": "a", "rid": 7}, "transfer_failed"),
+        ({"text": "a", "sampling_params": {"max_new_tokens": 10**6}}, "input_too_long"),
+    ],
+)
+def test_a_half_that_refuses_says_so_to_the_other(
+    prefill: WorkerProcess, body: Json, reason: str
+) -> None:
+    room = abs(hash(str(body))) % 2**40
+    sent = {**body, "bootstrap_room": room, "bootstrap_host": "127.0.0.1", "bootstrap_port": 5}
+    assert prefill.post("/generate", sent).status == 400
+    refusals = prefill.get("/ledger").json["seen"]["refusals"]
+    (told,) = [each for each in refusals if each["bootstrap_room"] == room]
+    assert told["reason"] == reason
+    assert told["bootstrap_port"] == 5
+    assert "prefill refused the request" in told["message"]
+
+
+@pytest.mark.parametrize("room", [None, -1, "x"])
+def test_a_refused_body_without_a_room_has_nobody_to_tell(
+    prefill: WorkerProcess, room: object
+) -> None:
+    before = len(prefill.get("/ledger").json["seen"]["refusals"])
+    body: Json = {"text": 5, "bootstrap_room": room}
+    assert prefill.post("/generate", body).status == 400
+    assert len(prefill.get("/ledger").json["seen"]["refusals"]) == before

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.loop_bench import LoopBench, loop_bench
 from engine.core.batch import Cancelled
 from engine.core.codes import Stage
 from engine.core.config import SECOND_NS
@@ -19,7 +20,6 @@ from engine.server.inbox import Inbox
 from tests.engine.core.twin import make_abort, make_request
 from tests.engine.model.drive import make_prompt
 from tests.engine.server.harness import wait_until
-from tests.engine.server.loop_bench import LoopBench, loop_bench
 
 LENGTH = 700
 

@@ -6,7 +6,7 @@ import pytest
 import zmq
 
 from engine.simulator.clock import MS_NS, VirtualClock
-from engine.simulator.network import LaneMode, Link, Network
+from engine.simulator.network import LaneMode, Link, Network, Wire
 from engine.simulator.sockets import HIGH_WATER_MARK, SimContext, Sockets
 
 
@@ -15,9 +15,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        network = Network(self.clock)
-        network.add("control", "p0", "d0", MS_NS, 1)
-        self.link: Link = network.links["control:p0-d0"]
+        network = Network(self.clock, {"control": Wire(MS_NS, 1)})
+        self.link: Link = network.link("control:p0-d0")
         self.sockets = Sockets(network)
         self.server_context = self.context("p0")
         self.server = self.server_context.socket(zmq.ROUTER)
@@ -26,7 +25,7 @@ class Bench:
         self.client.connect("tcp://p0:2")
 
     def context(self, worker: str) -> SimContext:
-        return self.sockets.context(worker, lambda: None)
+        return self.sockets.context(worker, lambda _: None)
 
     def wait(self, ms: int) -> None:
         assert self.clock.run_until(self.clock.now_ns + ms * MS_NS, 1000)

@@ -43,9 +43,9 @@ def test_planted_bug_is_found_from_scratch(name: str) -> None:
 
 
 def test_what_is_shrunk_still_fails() -> None:
-    seed, law = KNOWN["metadata_slot_leaks"]
-    with planted(*PLANTED["metadata_slot_leaks"]):
-        small = shrink(draw_schedule(seed, Size()), law, max_runs=150)
+    seed, law = KNOWN["chunk_abort_leaks_pages"]
+    with planted(*PLANTED["chunk_abort_leaks_pages"]):
+        small = shrink(draw_schedule(seed, Size()), law, max_runs=100)
         violation = simulate(small).violation
     assert violation is not None
     assert violation.law is Law.RELEASED_AT_ANSWER

@@ -13,11 +13,12 @@ import pytest
 from engine.simulator.campaign import Campaign, run_campaign
 from engine.simulator.draw import Size, draw_schedule
 from engine.simulator.replay import replay
-from engine.simulator.schedule import LINK_FAULTS, Schedule, load, save
+from engine.simulator.schedule import LINK_FAULTS, ActKind, Schedule, load, save
 from engine.simulator.simulation import simulate
 
 FIXED_SEED = 20_000
-NUM_FIXED = 100
+NUM_PARTS = 5
+NUM_FIXED = 20
 NUM_FRESH = 10
 
 
@@ -29,21 +30,31 @@ def assert_clean(campaign: Campaign) -> None:
         )
 
 
-def test_fixed_schedules_are_clean() -> None:
-    campaign = run_campaign(FIXED_SEED, NUM_FIXED, Size(), lambda _: None)
+@pytest.mark.parametrize("part", range(NUM_PARTS))
+def test_fixed_schedules_are_clean(part: int) -> None:
+    campaign = run_campaign(FIXED_SEED + part * NUM_FIXED, NUM_FIXED, Size(), lambda _: None)
     assert_clean(campaign)
     assert campaign.num_schedules == NUM_FIXED
     assert campaign.num_faults >= 3 * NUM_FIXED
     assert campaign.virtual_ms >= 10_000 * NUM_FIXED
-    for end in ("length", "client_abort", "client_disconnect", "peer_dead", "connection_lost"):
-        assert campaign.outcomes[end] > 10, f"hardly anything ended with {end}"
+    for end in (
+        *("length", "stop", "client_abort", "client_disconnect", "deadline"),
+        *("input_too_long", "peer_dead", "bootstrap_timeout", "connection_lost"),
+    ):
+        assert campaign.outcomes[end], f"nothing ended with {end}"
     assert campaign.outcomes["open"] == 0
+    assert campaign.num_cancelled > NUM_FIXED
+    assert campaign.num_acts
 
 
-def test_fresh_schedules_are_clean() -> None:
-    seed = int.from_bytes(os.urandom(4), "big")
-    print(f"fresh seed {seed}")
-    assert_clean(run_campaign(seed, NUM_FRESH, Size(), lambda _: None))
+def test_fresh_schedules_are_clean(fresh_seed: int) -> None:
+    assert_clean(run_campaign(fresh_seed, NUM_FRESH, Size(), lambda _: None))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_ten_thousand_fresh_schedules_are_clean(fresh_seed: int) -> None:
+    assert_clean(run_campaign(fresh_seed, 10_000, Size(), lambda _: None))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 1), (1, 3)])
@@ -74,6 +85,15 @@ def test_same_seed_same_run() -> None:
         assert there == here
 
 
+def test_a_rid_comes_again_in_the_moment_of_its_abort() -> None:
+    again = 0
+    for seed in range(40):
+        requests = draw_schedule(seed, Size()).requests
+        aborted_ms = {(r.rid, abort.at_ms) for r in requests for abort in r.aborts}
+        again += sum((request.rid, request.at_ms) in aborted_ms for request in requests)
+    assert again > 10
+
+
 def test_other_seed_other_run() -> None:
     digests = {simulate(draw_schedule(seed, Size())).digest for seed in range(5)}
     assert len(digests) == 5
@@ -101,5 +121,9 @@ def test_every_kind_of_fault_and_abort_is_drawn() -> None:
     assert len({fault.kind for fault in faults}) == 9
     cut = [fault.targets for fault in faults if fault.kind in LINK_FAULTS]
     assert {len(targets) for targets in cut} == {1, 2, 3}
+    acts = [act for schedule in drawn for act in schedule.acts]
+    assert {act.kind for act in acts} == set(ActKind)
+    assert {schedule.topology.num_ranks for schedule in drawn} == {1, 2, 3}
+    assert any(request.deadline_ms for s in drawn for request in s.requests)
     aborts = [abort for s in drawn for request in s.requests for abort in request.aborts]
     assert len({(abort.half, abort.disconnect) for abort in aborts}) == 6

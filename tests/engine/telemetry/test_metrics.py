@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.core.codes import AbortOrigin, AbortReason, AbortVia, Stage
-from engine.core.io_struct import AbortInfo, TraceRecord
+from engine.core.codes import AbortOrigin, AbortReason, AbortVia, PeerState, Stage
+from engine.core.io_struct import AbortInfo, PeerSample, TraceRecord
 from engine.telemetry.metrics import EngineMetrics, Finished
 
 
@@ -97,6 +97,28 @@ def test_samples_keep_sglangs_names() -> None:
     assert values(metrics, "sglang:num_queue_reqs") == {labels(): 3.0}
     assert values(metrics, "severance_rooms_open") == {labels(): 2.0}
     assert values(metrics, "severance_stale_frames_total") == {labels(): 5.0}
+
+
+def test_peers_have_a_state_a_phi_and_counted_changes() -> None:
+    metrics = make_metrics("prefill")
+    assert values(metrics, "severance_peer_state_changes_total") == {}
+    metrics.set_peers(
+        (
+            PeerSample(peer="d0", state=PeerState.SUSPECT, phi=9.5),
+            PeerSample(peer="d1", state=PeerState.DEAD, phi=0.0),
+        ),
+        {PeerState.ALIVE: 2, PeerState.SUSPECT: 1, PeerState.DEAD: 1},
+    )
+    assert values(metrics, "severance_peer_phi")[labels(peer="d0")] == 9.5
+    states = values(metrics, "severance_peer_state")
+    assert {key for key, value in states.items() if value == 1.0} == {
+        labels(peer="d0", state="suspect"),
+        labels(peer="d1", state="dead"),
+    }
+    assert len(states) == 6
+    changes = values(metrics, "severance_peer_state_changes_total")
+    assert changes[labels(state="alive")] == 2.0
+    assert changes[labels(state="dead")] == 1.0
 
 
 def test_counts_kept_elsewhere_are_read_at_each_scrape() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-Patch = tuple[type, str, Callable[..., Any]]
-"""(class, name of its function, the wrong function)."""
+Patch = tuple[type | ModuleType, str, Callable[..., Any]]
+"""(class or module, name of its function, the wrong function)."""
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from engine.core.scheduler import ScheduleBatch
 from tests.engine.simulator.planted.patch import Patch
 
 
-def process_batch_result(
+def process_tokens(
     self: DecodeScheduler,
     batch: ScheduleBatch,
     result: Sequence[TokenLogprob | None],
@@ -23,4 +23,4 @@ def process_batch_result(
             self.append_token(req, token, now_ns)
 
 
-PATCHES: tuple[Patch, ...] = ((DecodeScheduler, "process_batch_result", process_batch_result),)
+PATCHES: tuple[Patch, ...] = ((DecodeScheduler, "_process_tokens", process_tokens),)

@@ -1,0 +1,1 @@
+"""Benchmarks of the speed targets: `python -m bench`. Each module measures one thing in its own process."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chaos.codes import LinkKind
-from engine.transfer.session import KV_CREDIT_BYTES
+from engine.transfer.arrivals import MAX_CREDIT_BYTES
 from tests.e2e.liveness.conftest import running_traffic
 from tests.e2e.liveness.cut import CUTS, cut_link
 from tests.e2e.liveness.pair import Half, Pair, wait_until
@@ -203,7 +203,7 @@ def test_a_stopped_decode_fills_every_buffer_and_prefill_goes_on(tmp_path: Path)
                 lambda: pair.prefill.ledger().queues["inflight"] == len(bulk), 20, "all computed"
             )
             staged = pair.prefill.ledger().resources["staging_pages"]
-            assert (staged.total - staged.free) * PAGE_BYTES > KV_CREDIT_BYTES
+            assert (staged.total - staged.free) * PAGE_BYTES > MAX_CREDIT_BYTES
             step = pair.prefill.ledger().step
             for _ in range(5):
                 pair.prefill.get("/health_generate", timeout_s=2.0)

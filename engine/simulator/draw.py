@@ -42,7 +42,7 @@ def draw_schedule(seed: int, size: Size) -> Schedule:
 def _draw_topology(random: Random, size: Size) -> Topology:
     page_size = random.choice((4, 8))
     chunk_pages = random.choice((2, 4))
-    return Topology(
+    topology = Topology(
         num_prefill=size.num_prefill,
         num_decode=size.num_decode,
         page_size=page_size,
@@ -64,4 +64,16 @@ def _draw_topology(random: Random, size: Size) -> Topology:
         running_timeout_ms=random.choice((0, 0, 0, 0, 0, random.randint(100, 3000))),
         optimistic_attempts=random.choice((0, 0, 0, 1, 2, 3)),
         poll_failure_percent=random.choice((*(0,) * 9, 4)),
+    )
+    return _with_fair_timeouts(topology)
+
+
+def _with_fair_timeouts(topology: Topology) -> Topology:
+    """No timeout is so short that a request on an idle pair must miss it: a probe could prove nothing."""
+    least_ms = topology.kv_delay_us * 10 // 1000
+    waiting_ms, running_ms = topology.waiting_timeout_ms, topology.running_timeout_ms
+    return msgspec.structs.replace(
+        topology,
+        waiting_timeout_ms=max(waiting_ms, least_ms) if waiting_ms else 0,
+        running_timeout_ms=max(running_ms, least_ms) if running_ms else 0,
     )

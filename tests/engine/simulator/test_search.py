@@ -51,6 +51,15 @@ def test_fresh_schedules_are_clean(fresh_seed: int) -> None:
     assert_clean(run_campaign(fresh_seed, NUM_FRESH, Size(), lambda _: None))
 
 
+def test_no_timeout_is_too_short_for_a_probe() -> None:
+    """Seed 106654 had one: its idle pairs could not answer within it, so "serves again" was a false alarm."""
+    for seed in (106_654, *range(2000)):
+        topology = draw_schedule(seed, Size()).topology
+        for timeout_ms in (topology.waiting_timeout_ms, topology.running_timeout_ms):
+            assert not timeout_ms or timeout_ms >= 10 * topology.kv_delay_us / 1000
+    assert simulate(draw_schedule(106_654, Size())).violation is None
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_ten_thousand_fresh_schedules_are_clean(fresh_seed: int) -> None:

@@ -51,11 +51,11 @@ class LogCap:
                 size = os.fstat(log.fileno()).st_size
                 if size <= self._max_bytes:
                     return False
-                log.seek(max(0, size - min(KEPT_BYTES, self._max_bytes)))
-                log.readline()
-                end = log.read()
+                kept = min(KEPT_BYTES, self._max_bytes)
+                log.seek(max(0, size - kept))
+                end = log.read()[-kept:]  # it writes on while we read
                 log.truncate(0)
-            path.with_name(f"{path.name}.1").write_bytes(end)
+            path.with_name(f"{path.name}.1").write_bytes(end.partition(b"\n")[2])
         except OSError:
             return False
         return True

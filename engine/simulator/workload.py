@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from random import Random
 
 import msgspec
@@ -101,6 +102,7 @@ def _draw_aborts(random: Random, at_ms: int) -> tuple[Abort, ...]:
     return tuple(aborts)
 
 
+@lru_cache(maxsize=512)
 def prompt_of(room: int, num_tokens: int) -> tuple[int, ...]:
     """The prompt of a room: no two rooms share a page of it."""
     return tuple(hashlib.shake_128(b"%d" % room).digest(num_tokens).translate(_TO_TOKENS))

@@ -140,15 +140,20 @@ class StepOracle:
         whole = len(record.tokens) == len(self.expected(record))
         if record.completed and core.role is DisaggregationMode.DECODE and not whole:
             raise self.broken(Law.RIGHT_TOKENS, f"{record.name} ended early: {record.tokens}")
-        owner = f"{request.rid}/{request.room}"
-        for holder in core.pools.ledger.holders():
-            if holder.owner == owner and holder.resource != Resource.STAGING_PAGES:
-                text = f"{record.name} was answered and holds {holder.count} {holder.resource}"
-                raise self.broken(Law.RELEASED_AT_ANSWER, text)
+        self._check_released(core, record)
         room = core.rooms.get(request.room)
         if room is not None and room.has_request:
             text = f"{record.name} was answered, its room is {room.state.name}"
             raise self.broken(Law.ROOM_CLOSED_AT_ANSWER, text)
+
+    def _check_released(self, core: Scheduler, record: HalfRecord) -> None:
+        owner, ledger = f"{record.request.rid}/{record.request.room}", core.pools.ledger
+        if owner not in ledger.owners():
+            return
+        for holder in ledger.holders():
+            if holder.owner == owner and holder.resource != Resource.STAGING_PAGES:
+                text = f"{record.name} was answered and holds {holder.count} {holder.resource}"
+                raise self.broken(Law.RELEASED_AT_ANSWER, text)
 
     def on_send(self, process: Process, send: SendKv) -> None:
         rid, _, room = send.owner.rpartition("/")

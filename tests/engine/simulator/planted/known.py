@@ -11,7 +11,7 @@ KNOWN: dict[str, tuple[int, Law]] = {
     "abort_is_not_told": (0, Law.PEER_TOLD),
     "aborted_chunk_is_sent": (3, Law.NO_PAGES_AFTER_ABORT),
     "cancelled_chunk_counts": (10, Law.RIGHT_TOKENS),
-    "cancelled_last_chunk_is_lost": (9, Law.SERVES_AGAIN),
+    "cancelled_last_chunk_is_lost": (10, Law.ANSWERED),
     "chunk_abort_leaks_pages": (0, Law.RELEASED_AT_ANSWER),
     "client_deadline_is_ignored": (0, Law.DEADLINE_KEPT),
     "commit_is_ignored": (0, Law.ANSWERED),

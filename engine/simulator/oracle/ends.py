@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.codes import AbortReason, DisaggregationMode
+from engine.core.codes import DisaggregationMode
 from engine.core.disagg import DisaggScheduler
 from engine.simulator.clock import MS_NS, START_NS
 from engine.simulator.history import HalfRecord
@@ -32,9 +32,6 @@ MET_WITHIN_NS = 60 * MS_NS
 SERVED_WITHIN_NS = 6_000 * MS_NS
 """A request on a pair without faults of its own never waits longer, whatever its neighbors suffer: a decode's
 pages that are reserved for a prefill that went silent are free after the bootstrap timeout (5 s)."""
-
-
-HASTY_MS = 1000
 
 
 class EndOracle:
@@ -196,15 +193,9 @@ class EndOracle:
                 raise self._steps.broken(Law.ALL_RELEASED, text)
 
     def check_probes(self, probes: tuple[Request, ...]) -> None:
-        """Every pair serves again. Where the server allows a request less than a second, a probe may be
-        turned away: many come at once, and the pages are up to 60 ms on their way."""
-        topology = self._schedule.topology
-        limits_ms = (topology.waiting_timeout_ms, topology.running_timeout_ms)
-        is_hasty = any(0 < limit_ms < HASTY_MS for limit_ms in limits_ms)
+        """Every pair serves again."""
         for probe in probes:
             half = self._world.history.halves.get((f"d{probe.decode}", probe.rid, probe.room))
-            if half is not None and is_hasty and half.outcome == AbortReason.DEADLINE:
-                continue
             if half is None or not half.completed:
                 ended = half.outcome if half is not None else "never arrived"
                 text = f"probe of p{probe.prefill}-d{probe.decode}: {ended}"

@@ -16,7 +16,7 @@ import msgspec
 import zmq
 
 from bench.kv_shapes import SHAPES, frame_pages, make_pool
-from engine.core.peer import Connect, KvArrived
+from engine.core.peer import Connect, KvArrived, KvTaken
 from engine.server.io_thread import IoThread
 from engine.transfer.decode_links import DecodeLinks
 from engine.transfer.errors import RouteError
@@ -107,6 +107,8 @@ def receive_by_links(shape: str, control_port: int, port: int) -> None:
                     first = message.header.first_page // len(pages[0])
                     pool.scatter_pages(pages[first], message.data)
                     scatter_ns += time.monotonic_ns() - arrived_ns
+                # As the core says after each of its slices: the frame's credit is free again.
+                io.submit([KvTaken(peer=message.peer, session=message.session, seq=message.seq)])
                 if message.header.is_last:
                     _tell(message.header.room, arrived_ns, scatter_ns)
                     scatter_ns = 0

@@ -22,7 +22,6 @@ DECLARATION = link_declaration(
         text="what was sent is lost without an error; the heal closes each connection",
     ),
 )
-TOXICS = toxics("blackhole", "timeout", {"timeout": 0}, Direction.BOTH)
 
 
 def blackhole_cut(direction: Direction = Direction.BOTH) -> Cut:

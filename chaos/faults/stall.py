@@ -24,7 +24,6 @@ DECLARATION = link_declaration(
         text="everything that waited arrives, in order, on the same connection",
     ),
 )
-TOXICS = toxics("stall", "bandwidth", {"rate": 0}, Direction.BOTH)
 
 
 def stall_cut(direction: Direction = Direction.BOTH) -> Cut:

@@ -63,7 +63,7 @@ def swallowed_syns(listener: socket.socket) -> Iterator[None]:
 def hang(server: ToxiproxyServer, link: Link) -> None:
     """Any toxic call on a back-pressured stream hangs the control API of that proxy."""
     with pytest.raises(ToxiproxyTimeout):
-        server.client.add_toxic(link.proxy, stall.TOXICS[0])
+        server.client.add_toxic(link.proxy, stall.stall_cut().toxics[0])
 
 
 def test_first_rung_removes_toxics(serve: Serve, link_to: LinkTo, listener: socket.socket) -> None:
@@ -74,7 +74,7 @@ def test_first_rung_removes_toxics(serve: Serve, link_to: LinkTo, listener: sock
         upstream=bystander.upstream,
     )
     server = serve(link, bystander)
-    for toxic in stall.TOXICS:
+    for toxic in stall.stall_cut().toxics:
         server.client.add_toxic(link.proxy, toxic)
     assert unhealed(server, [link, bystander]) == [link]
     report = heal_links(server, [link, bystander])
@@ -99,7 +99,7 @@ def test_first_rung_suffices_when_peers_hung_up_during_the_stall(
             return near, stack.enter_context(listener.accept()[0])
 
         (near, far), (live_near, live_far) = pair(), pair()
-        for toxic in stall.TOXICS:
+        for toxic in stall.stall_cut().toxics:
             server.client.add_toxic(link.proxy, toxic)
         for _ in range(20):
             for end in (near, far, live_near, live_far):
@@ -115,7 +115,7 @@ def test_first_rung_suffices_when_peers_hung_up_during_the_stall(
             assert end.recv(80, socket.MSG_WAITALL) == b"beat" * 20
         late_near.sendall(b"x")
         assert late_far.recv(1) == b"x"
-        for toxic in stall.TOXICS:
+        for toxic in stall.stall_cut().toxics:
             server.client.add_toxic(link.proxy, toxic)
         assert heal_links(server, [link]).rung is HealRung.REMOVE_TOXICS, "and again"
 
@@ -132,7 +132,7 @@ def test_healing_many_waiting_connections_does_not_crash_the_server(
         for _ in range(150):
             near = socket.create_connection((link.listen.host, link.listen.port), 5)
             ends.append((stack.enter_context(near), stack.enter_context(listener.accept()[0])))
-        for toxic in stall.TOXICS:
+        for toxic in stall.stall_cut().toxics:
             server.client.add_toxic(link.proxy, toxic)
         for near, far in ends:
             near.sendall(b"up")
@@ -187,7 +187,7 @@ def test_third_rung_when_the_upstream_swallows_syns(serve: Serve, link_to: LinkT
 def test_healing_twice_is_fine(serve: Serve, link_to: LinkTo, listener: socket.socket) -> None:
     link = link_to(listener)
     server = serve(link)
-    server.client.add_toxic(link.proxy, stall.TOXICS[0])
+    server.client.add_toxic(link.proxy, stall.stall_cut().toxics[0])
     assert heal_links(server, [link]).healed
     again = heal_links(server, [link])
     assert (again.rung, again.healed) == (HealRung.REMOVE_TOXICS, True)

@@ -55,14 +55,14 @@ def test_stall_keeps_every_byte_and_the_connection(
         far, _ = listener.accept()
         with far:
             far.settimeout(10)
-            put_on(server, link, stall.TOXICS)
+            put_on(server, link, stall.stall_cut().toxics)
             sender = threading.Thread(target=near.sendall, args=(payload,))
             sender.start()
             far.settimeout(0.3)
             with pytest.raises(TimeoutError):
                 far.recv(1)
             assert sender.is_alive(), "24 MB fit into the cut link: that is no back-pressure"
-            take_off(server, link, stall.TOXICS)
+            take_off(server, link, stall.stall_cut().toxics)
             far.settimeout(10)
             got = read_all(far, len(payload))
             sender.join()
@@ -76,7 +76,7 @@ def test_stall_also_stalls_new_connections(
 ) -> None:
     link = link_to(listener)
     server = serve(link)
-    put_on(server, link, stall.TOXICS)
+    put_on(server, link, stall.stall_cut().toxics)
     with dial(link) as near:
         far, _ = listener.accept()
         with far:
@@ -84,7 +84,7 @@ def test_stall_also_stalls_new_connections(
             near.settimeout(0.3)
             with pytest.raises(TimeoutError):
                 near.recv(1)
-            take_off(server, link, stall.TOXICS)
+            take_off(server, link, stall.stall_cut().toxics)
             near.settimeout(5)
             assert near.recv(100) == b"greeting"
 
@@ -99,13 +99,13 @@ def test_blackhole_loses_and_the_heal_closes(
         with far:
             near.sendall(b"before")
             assert far.recv(100) == b"before"
-            put_on(server, link, blackhole.TOXICS)
+            put_on(server, link, blackhole.blackhole_cut().toxics)
             payload = b"x" * (16 << 20)
             near.sendall(payload)
             far.settimeout(0.3)
             with pytest.raises(TimeoutError):
                 far.recv(1)
-            take_off(server, link, blackhole.TOXICS)
+            take_off(server, link, blackhole.blackhole_cut().toxics)
             far.settimeout(5)
             assert far.recv(100) == b"", "what was sent into a blackhole must not come out"
             assert near.recv(100) == b""
@@ -145,7 +145,7 @@ def test_http_proxy_in_the_environment_is_ignored(
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     link = link_to(listener)
     server = serve(link)
-    put_on(server, link, stall.TOXICS)
+    put_on(server, link, stall.stall_cut().toxics)
     assert {t.name for t in server.emergency.proxy(link.proxy).toxics} == {"stall_up", "stall_down"}
 
 
@@ -154,7 +154,7 @@ def test_two_servers_in_one_process_do_not_mix(
 ) -> None:
     first_link, second_link = link_to(listener), link_to(listener)
     first, second = serve(first_link), serve(second_link)
-    put_on(first, first_link, stall.TOXICS)
+    put_on(first, first_link, stall.stall_cut().toxics)
     assert len(first.client.proxy(first_link.proxy).toxics) == 2
     assert second.client.proxy(second_link.proxy).toxics == ()
 
@@ -173,7 +173,7 @@ def test_a_killed_server_is_respawned_with_its_proxies(
 ) -> None:
     link = link_to(listener)
     server = serve(link)
-    put_on(server, link, stall.TOXICS)
+    put_on(server, link, stall.stall_cut().toxics)
     first_pid = server.pid
     server.kill()
     with pytest.raises(ToxiproxyDown):
